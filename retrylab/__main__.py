@@ -1,0 +1,5 @@
+"""`python -m retrylab`."""
+
+from retrylab.cli import app
+
+app()

@@ -1,0 +1,82 @@
+"""The command line: `python -m retrylab run scenarios/`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from retrylab.assembly import Assembly
+from retrylab.errors import LabError
+from retrylab.judge import Verdict, judge
+from retrylab.report import as_json, show_problems, table
+from retrylab.scenario import Scenario, collect
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Plays Lambda's retry rules on your template.")
+
+
+@app.callback()
+def main() -> None:
+    """Keeps `run` a command of its own, so that others can stand beside it."""
+
+
+@app.command()
+def run(
+    scenarios: Annotated[Path, typer.Argument(help="Folder with scenario modules.")],
+    assembly: Annotated[Path, typer.Option(help="Cloud assembly that `cdk synth` wrote.")] = Path("cdk.out"),
+    only: Annotated[str, typer.Option(help="Play only scenarios whose name contains this.")] = "",
+    trace: Annotated[
+        str, typer.Option(help="Print the step-by-step story of scenarios whose name contains this.")
+    ] = "",
+    as_machine: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of everything random in a run.")] = 1,
+) -> None:
+    """Play scenarios. Exit status: 0 all as expected, 1 an expectation failed, 2 the lab could not play."""
+    console = Console(stderr=as_machine, width=None if sys.stdout.isatty() else 160)
+    try:
+        chosen = _choose(collect(scenarios), only or trace)
+        loaded = Assembly.load(assembly)
+        verdicts = [judge(scenario, loaded, seed=seed) for scenario in chosen]
+    except LabError as error:
+        console.print(f"[red]the lab cannot play this:[/] {error}", highlight=False, soft_wrap=True)
+        _leave(2)
+    if as_machine:
+        sys.stdout.write(json.dumps(as_json(verdicts), indent=2, default=str) + "\n")
+    elif trace:
+        for verdict in verdicts:
+            _tell(console, verdict)
+    else:
+        console.print(table(verdicts))
+    show_problems(console, verdicts)
+    failed = sum(bool(verdict.problems) for verdict in verdicts)
+    if not as_machine:
+        console.print(f"{len(verdicts)} scenarios, {len(verdicts) - failed} as expected, {failed} not.")
+    _leave(1 if failed else 0)
+
+
+def _choose(scenarios: list[Scenario], part: str) -> list[Scenario]:
+    chosen = [scenario for scenario in scenarios if part in scenario.name]
+    if not chosen:
+        names = "; ".join(scenario.name for scenario in scenarios)
+        raise LabError(f"no scenario's name contains {part!r}; there are: {names}")
+    return chosen
+
+
+def _tell(console: Console, verdict: Verdict) -> None:
+    for run, title in ((verdict.naive, "naive twin"), (verdict.guarded, "shared code")):
+        if run is not None:
+            console.print(f"[bold]{verdict.scenario.name}[/] ({verdict.scenario.injected}) - {title}", highlight=False)
+            console.print(run.trace.story(), markup=False, highlight=False, soft_wrap=True)
+            console.print(f"effects: {run.effects}; ended: {run.ended}\n", markup=False, highlight=False)
+
+
+def _leave(status: int) -> None:
+    """End the process at once: handlers that were cut stay suspended, and no interpreter shutdown may wake them."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -1,0 +1,152 @@
+"""Plays scenarios and judges what came of them: expectations first, then the invariants that always hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from retrylab.assembly import Assembly
+from retrylab.clock import real_perf_counter
+from retrylab.lab import Lab
+from retrylab.parameters import Parameters
+from retrylab.scenario import Effect, Expect, Scenario
+from retrylab.trace import Trace
+from retrylab.wire import Write
+
+
+@dataclass
+class Run:
+    """One play of a scenario. Times in seconds; `problems` is empty when everything is as it must be."""
+
+    effects: dict[str, int]
+    deliveries: dict[str, int]
+    ended: dict[str, str]
+    virtual: float
+    real: float
+    trace: Trace
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Verdict:
+    scenario: Scenario
+    guarded: Run
+    naive: Run | None
+
+    @property
+    def problems(self) -> list[str]:
+        naive = [f"naive twin: {text}" for text in self.naive.problems] if self.naive else []
+        return self.guarded.problems + naive
+
+
+def judge(scenario: Scenario, assembly: Assembly, *, seed: int, parameters: Parameters | None = None) -> Verdict:
+    """Play a scenario with the function's own code and, when it has one, with its naive twin."""
+    guarded = _play(scenario, assembly, seed, parameters, scenario.expect, twin=False)
+    naive = _play(scenario, assembly, seed, parameters, scenario.naive, twin=True) if scenario.naive else None
+    return Verdict(scenario, guarded, naive)
+
+
+def _play(
+    scenario: Scenario,
+    assembly: Assembly,
+    seed: int,
+    parameters: Parameters | None,
+    expect: Expect,
+    *,
+    twin: bool,
+) -> Run:
+    begun = real_perf_counter()
+    with Lab(assembly, seed=seed, parameters=parameters) as lab:
+        if twin and scenario.twin is not None:
+            lab.replace_code(scenario.twin.function, scenario.twin.folder, scenario.twin.handler)
+        scenario.play(lab)
+        lab.run()
+        effects = effects_of(lab, scenario.effect)
+        run = Run(
+            effects=dict(Counter(scenario.effect.key(write.after or write.before or {}) for write in effects)),
+            deliveries=_sum(lab, lambda event: event.deliveries),
+            ended={event.label: event.ended or event.state for event in lab.ledger.events},
+            virtual=lab.last_change,
+            real=0.0,
+            trace=lab.trace,
+        )
+        run.problems += _against(expect, run, lab, effects, scenario.effect)
+        if not twin:
+            run.problems += invariants(lab, scenario.records)
+    run.real = real_perf_counter() - begun
+    return run
+
+
+def effects_of(lab: Lab, effect: Effect) -> list[Write]:
+    """The writes that count as this effect, in order."""
+    table = lab.table(effect.table).path
+    return [write for write in lab.writes if write.table == table and effect.counts(write.before, write.after)]
+
+
+def invariants(lab: Lab, records: str | None) -> list[str]:
+    """What must hold in every run, whatever was injected (DESIGN section 7's list, as far as it is modelled)."""
+    problems = [f"{event.label} is lost: {event.why}" for event in lab.ledger.events if event.state == "lost"]
+    problems += [
+        f"{event.label} never came to an end: neither done nor on a failure path"
+        for event in lab.ledger.events
+        if event.state == "waiting"
+    ]
+    problems += lab.findings
+    problems += [f"the scenario is empty: the fault `{fault}` never struck" for fault in lab.faults.unmet()]
+    if records is not None:
+        failed = sum(event.state == "failure-path" for event in lab.ledger.events)
+        open_ids = [str(item["id"]) for item in lab.items(records) if item.get("status") == "INPROGRESS"]
+        if len(open_ids) > failed:
+            problems.append(
+                f"{len(open_ids)} record(s) still in progress but only {failed} event(s) on a failure path: "
+                + ", ".join(open_ids)
+            )
+    return problems
+
+
+def _against(expect: Expect, run: Run, lab: Lab, effects: list[Write], effect: Effect) -> list[str]:
+    problems = []
+    for key in sorted({*expect.effects, *run.effects}):
+        wanted, found = expect.effects.get(key, 0), run.effects.get(key, 0)
+        if wanted != found:
+            problems.append(f"{key}: {found} x {effect.name}, wanted {wanted}{_diagnosis(key, effects, effect)}")
+    for label, wanted_end in (expect.ended or {}).items():
+        found_end = run.ended.get(label, "never sent")
+        if not f"/{found_end}".endswith(f"/{wanted_end}"):
+            problems.append(f"{label} ended at {found_end}, wanted {wanted_end}")
+    for label, wanted in (expect.deliveries or {}).items():
+        if run.deliveries.get(label) != wanted:
+            problems.append(f"{label} was delivered {run.deliveries.get(label)} times, wanted {wanted}")
+    for attribute, wanted in (expect.calls or {}).items():
+        found = sum(int(item.get("calls", 0)) for item in lab.items(effect.table) if effect.key(item) == attribute)
+        if found != wanted:
+            problems.append(f"{attribute}: the provider was called {found} times, wanted {wanted}")
+    return problems
+
+
+def _diagnosis(key: str, effects: list[Write], effect: Effect) -> str:
+    """Which attempts had the effect, and whether each had won a conditional write (a claim) before it."""
+    mine = [write for write in effects if effect.key(write.after or write.before or {}) == key]
+    if not mine:
+        return ""
+    told = "; ".join(
+        f"{write.attempt} at {write.at:.1f} s ({'after' if write.claimed else 'WITHOUT'} a claim)" for write in mine
+    )
+    return f": {told}"
+
+
+def _sum(lab: Lab, value: Any) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for event in lab.ledger.events:
+        total[event.label] += value(event)
+    return dict(total)
+
+
+def as_text(counts: Mapping[str, int]) -> str:
+    """Effects as a person reads them: `2` for one business key, `9 x 1` for nine keys with one each."""
+    if len(counts) <= 1:
+        return str(next(iter(counts.values()), 0))
+    totals = Counter(counts.values())
+    return ", ".join(f"{number} x {count}" for count, number in sorted(totals.items()))
