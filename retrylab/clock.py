@@ -36,6 +36,14 @@ class Clock:
         """Virtual seconds since the run began."""
         return self.now_ns / NANOSECONDS
 
+    def in_ns(self, seconds: float) -> int:
+        """The moment `seconds` from now. Moments are compared as whole nanoseconds: sums of floats drift apart."""
+        return self.now_ns + round(seconds * NANOSECONDS)
+
+    def since(self, ns: int) -> float:
+        """Seconds since a moment, exact to the nanosecond."""
+        return (self.now_ns - ns) / NANOSECONDS
+
     @property
     def wall(self) -> dt.datetime:
         return EPOCH + dt.timedelta(microseconds=self.now_ns // 1000)

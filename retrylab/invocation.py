@@ -121,22 +121,22 @@ class LambdaService:
         self._functions = functions
         self._idle: dict[str, list[ExecutionEnvironment]] = {}
         self._serial = 0
-        self._throttled_until: dict[str, float] = {}
+        self._throttled_until: dict[str, int] = {}
         self.attempts: list[Attempt] = []
         self.twins: dict[str, Twin] = {}
         self.variables: dict[str, dict[str, str]] = {}
         Attempt._by_strand.clear()
 
-    def throttle(self, function: str, until: float) -> None:
-        """Reject invokes of `function` with 429 until this virtual time (fact 1.3)."""
-        self._throttled_until[function] = until
+    def throttle(self, function: str, until_ns: int) -> None:
+        """Reject invokes of `function` with 429 until this virtual moment (fact 1.3)."""
+        self._throttled_until[function] = until_ns
 
     def timeout_of(self, function: str) -> float:
         """The function's timeout in seconds."""
         return self._functions[function].timeout
 
     def throttled(self, function: str) -> bool:
-        return self._scheduler.clock.now < self._throttled_until.get(function, 0.0)
+        return self._scheduler.clock.now_ns < self._throttled_until.get(function, 0)
 
     def make_cold(self, function: str) -> None:
         """Forget the idle environments of a function: its next attempt starts cold."""

@@ -122,13 +122,15 @@ def _against(expect: Expect, run: Run, lab: Lab, effects: list[Write], effect: E
     for attribute, wanted in (expect.calls or {}).items():
         found = sum(int(item.get("calls", 0)) for item in lab.items(effect.table) if effect.key(item) == attribute)
         if found != wanted:
-            problems.append(f"{attribute}: the provider was called {found} times, wanted {wanted}")
+            calls = [write for write in lab.writes if write.table == lab.table(effect.table).path]
+            told = _diagnosis(attribute, calls, effect)
+            problems.append(f"{attribute}: the provider was called {found} times, wanted {wanted}{told}")
     return problems
 
 
-def _diagnosis(key: str, effects: list[Write], effect: Effect) -> str:
-    """Which attempts had the effect, and whether each had won a conditional write (a claim) before it."""
-    mine = [write for write in effects if effect.key(write.after or write.before or {}) == key]
+def _diagnosis(key: str, writes: list[Write], effect: Effect) -> str:
+    """Which attempts wrote, and whether each had won a conditional write (a claim) before it."""
+    mine = [write for write in writes if effect.key(write.after or write.before or {}) == key]
     if not mine:
         return ""
     told = "; ".join(

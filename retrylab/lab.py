@@ -86,7 +86,7 @@ class Lab:
             for mapping in self.model.queue_mappings
         }
         self._async_queues: dict[tuple[str, str], AsyncQueue] = {}
-        self._unreachable: dict[str, float] = {}
+        self._unreachable: dict[str, int] = {}
         self._stream_sources = [
             StreamSource(
                 mapping, self.model.tables[mapping.table], self.store, self.boxes, self.model.buckets, self.service,
@@ -167,11 +167,11 @@ class Lab:
 
     def throttle(self, function: str, seconds: float) -> None:
         """Every invoke of `function` is answered 429 for the next `seconds`."""
-        self.service.throttle(self._function(function), self.clock.now + seconds)
+        self.service.throttle(self._function(function), self.clock.in_ns(seconds))
 
     def make_unreachable(self, bus: str, seconds: float) -> None:
         """EventBridge cannot deliver any event of this bus to Lambda for the next `seconds`."""
-        self._unreachable[self.bus(bus).path] = self.clock.now + seconds
+        self._unreachable[self.bus(bus).path] = self.clock.in_ns(seconds)
 
     def replace_code(self, function: str, folder: Path, handler: str) -> None:
         """Run `handler` from `folder` in place of the function's own code. The trace shows it."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import heapq
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -119,7 +118,7 @@ class Scheduler:
         return event
 
     def after(self, seconds: float, action: Callable[[], None], *, background: bool = False) -> Event:
-        return self.at(self.clock.now_ns + math.ceil(seconds * NANOSECONDS), action, background=background)
+        return self.at(self.clock.in_ns(seconds), action, background=background)
 
     def run(self, until: float | None = None) -> None:
         """Run until only background events are left, or up to `until` seconds of virtual time."""

@@ -33,7 +33,7 @@ class _Queued:
 
     payload: Any
     request_id: str
-    accepted_at: float
+    accepted_ns: int
     event: Delivered | None
     attempts: int = 0
     throttles: int = 0
@@ -66,7 +66,7 @@ class AsyncQueue:
 
     def accept(self, payload: Any, event: Delivered | None) -> None:
         """Take an event in (the 202 of an `Event` invoke) and start its first attempt."""
-        queued = _Queued(payload, str(uuid.uuid4()), self._scheduler.clock.now, event)
+        queued = _Queued(payload, str(uuid.uuid4()), self._scheduler.clock.now_ns, event)
         self._scheduler.after(0, lambda: self._attempt(queued))
 
     def _attempt(self, queued: _Queued) -> None:
@@ -99,7 +99,7 @@ class AsyncQueue:
 
     def _again(self, queued: _Queued, wait: float) -> None:
         """Look ahead: an event that would be too old by then is given up now (fact 2.1.3)."""
-        if self._scheduler.clock.now + wait - queued.accepted_at > self.config.event_age:
+        if self._scheduler.clock.since(queued.accepted_ns) + wait > self.config.event_age:
             self._give_up(queued, "EventAgeExceeded")
             return
         self._scheduler.after(wait, lambda: self._attempt(queued))
@@ -148,7 +148,7 @@ class EventBus:
         parameters: Parameters,
         region: str,
         account: str,
-        unreachable_until: dict[str, float],
+        unreachable_until: dict[str, int],
     ) -> None:
         self.path = path
         self._targets = [(target, EventPattern.load(target.pattern)) for target in targets]
@@ -187,11 +187,11 @@ class EventBus:
         if not matched:
             event.state, event.ended = "filtered", "no rule matches"
         for target in matched:
-            self._deliver(target, envelope, event, self._scheduler.clock.now, tries=0)
+            self._deliver(target, envelope, event, self._scheduler.clock.now_ns, tries=0)
 
-    def _deliver(self, target: RuleTarget, envelope: Any, event: Delivered, since: float, tries: int) -> None:
-        now = self._scheduler.clock.now
-        if now >= self._unreachable_until.get(self.path, 0.0):
+    def _deliver(self, target: RuleTarget, envelope: Any, event: Delivered, since_ns: int, tries: int) -> None:
+        clock = self._scheduler.clock
+        if clock.now_ns >= self._unreachable_until.get(self.path, 0):
             self._queue_for(target.function, target.qualifier).accept(envelope, event)
             return
         if tries == 0:
@@ -199,10 +199,10 @@ class EventBus:
         wait = back_off(self._parameters.rule_retry_base, self._parameters.rule_retry_cap, tries + 1)
         if tries >= target.retry_attempts:
             self._undeliverable(target, envelope, event, "MaximumRetryAttempts", tries)
-        elif now + wait - since > target.event_age:
+        elif clock.since(since_ns) + wait > target.event_age:
             self._undeliverable(target, envelope, event, "MaximumEventAgeInSeconds", tries)
         else:
-            self._scheduler.after(wait, lambda: self._deliver(target, envelope, event, since, tries + 1))
+            self._scheduler.after(wait, lambda: self._deliver(target, envelope, event, since_ns, tries + 1))
 
     def _undeliverable(self, target: RuleTarget, envelope: Any, event: Delivered, condition: str, tries: int) -> None:
         if target.dead_letters is None:

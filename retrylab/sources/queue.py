@@ -19,18 +19,18 @@ from retrylab.trace import Trace
 
 @dataclass(eq=False)
 class Message:
-    """A message in a queue. Times in virtual seconds; `receipt` names the latest receive."""
+    """A message in a queue. Times in virtual nanoseconds or wall milliseconds; `receipt` names the latest receive."""
 
     message_id: str
     body: str
-    sent_at: float
+    sent_ns: int
     sent_ms: int
     label: str
     attributes: dict[str, Any] = field(default_factory=dict)
     event: Delivered | None = None
     receive_count: int = 0
     first_received_ms: int = 0
-    visible_at: float = 0.0
+    visible_ns: int = 0
     receipt: str = ""
     expiry: Event | None = None
 
@@ -59,15 +59,15 @@ class QueueBox:
 
     def add(self, body: str, label: str, event: Delivered | None, attributes: dict[str, Any] | None = None) -> Message:
         clock = self._scheduler.clock
-        message = Message(self._identify(), body, clock.now, clock.wall_ms, label, attributes or {}, event)
+        message = Message(self._identify(), body, clock.now_ns, clock.wall_ms, label, attributes or {}, event)
         self._take_in(message, delay=self.queue.delay)
         return message
 
     def _take_in(self, message: Message, delay: float) -> None:
         clock = self._scheduler.clock
-        message.visible_at = clock.now + delay
+        message.visible_ns = clock.in_ns(delay)
         self.messages.append(message)
-        left = message.sent_at + self.queue.retention - clock.now
+        left = self.queue.retention - clock.since(message.sent_ns)
         message.expiry = self._scheduler.after(max(0.0, left), lambda: self._expire(message), background=True)
         self._scheduler.after(delay, self.on_visible)
 
@@ -76,9 +76,9 @@ class QueueBox:
 
         again: deliver this message although it is in flight, as a standard queue may (fact 3.2.12).
         """
-        now = self._scheduler.clock.now
+        clock = self._scheduler.clock
         taken: list[tuple[Message, str]] = []
-        candidates = [again] if again else [m for m in self.messages if m.visible_at <= now]
+        candidates = [again] if again else [m for m in self.messages if m.visible_ns <= clock.now_ns]
         for message in candidates:
             if len(taken) == limit:
                 break
@@ -87,8 +87,8 @@ class QueueBox:
                 self._dead_letter(message)
                 continue
             message.receive_count += 1
-            message.first_received_ms = message.first_received_ms or self._scheduler.clock.wall_ms
-            message.visible_at = now + self.queue.visibility_timeout
+            message.first_received_ms = message.first_received_ms or clock.wall_ms
+            message.visible_ns = clock.in_ns(self.queue.visibility_timeout)
             message.receipt = f"receipt-{message.message_id}-{message.receive_count}"
             taken.append((message, message.receipt))
             self._scheduler.after(self.queue.visibility_timeout, self.on_visible)
@@ -207,8 +207,8 @@ class QueueSource:
         if batch.tries == 0:
             self._running += 1
         batch.tries += 1
-        now = self._scheduler.clock.now
-        batch.taken = [(m, r) for m, r in batch.taken if m.visible_at > now and m.receipt == r]
+        now_ns = self._scheduler.clock.now_ns
+        batch.taken = [(m, r) for m, r in batch.taken if m.visible_ns > now_ns and m.receipt == r]
         if not batch.taken:
             self._say("throttle", "gives the batch up: its visibility timeout ran out before the function ran")
             self._note_waste()
@@ -216,7 +216,7 @@ class QueueSource:
             self.poll()
             return
         if self._service.throttled(self.mapping.function):
-            self._hold(batch, now)
+            self._hold(batch)
             return
         for message, _ in batch.taken:
             self._note_overlap(message)
@@ -228,12 +228,12 @@ class QueueSource:
         payload = {"Records": [self._record(message, receipt) for message, receipt in batch.taken]}
         self._service.invoke(self.mapping.function, payload, lambda result: self._settle(batch, result))
 
-    def _hold(self, batch: _Batch, now: float) -> None:
+    def _hold(self, batch: _Batch) -> None:
         """A throttled invoke: keep trying the same batch until its visibility ends (fact 3.2.4)."""
         if batch.tries == 1:
             self._say("throttle", "the function is throttled; the batch waits in the mapping's hands")
         wait = back_off(self._parameters.throttle_backoff, self._parameters.throttle_backoff_cap, batch.tries)
-        ends = min(m.visible_at for m, _ in batch.taken) - now
+        ends = -self._scheduler.clock.since(min(m.visible_ns for m, _ in batch.taken))
         self._scheduler.after(min(wait, ends), lambda: self._invoke(batch))
 
     @property

@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from retrylab.clock import EPOCH
+from retrylab.clock import EPOCH, NANOSECONDS
 from retrylab.deliveries import Delivered, Ledger
 from retrylab.failure_records import stream_failure
 from retrylab.invocation import LambdaService, Result
@@ -32,7 +32,7 @@ class _Entry:
 
     record: dict[str, Any]
     sequence: str
-    arrived: float
+    arrived_ns: int
     event: Delivered
 
 
@@ -92,10 +92,9 @@ class StreamSource:
             label = f"{key}#{self._changes[key]}"
             event = self._ledger.send(label, f"{self.table.path} stream", self._scheduler.clock.now)
             self._say("send", f"{label} enters the stream")
-            entry = _Entry(record, record["dynamodb"]["SequenceNumber"], self._scheduler.clock.now, event)
+            entry = _Entry(record, record["dynamodb"]["SequenceNumber"], self._scheduler.clock.now_ns, event)
             self._ahead.append(entry)
-            left = entry.arrived + STREAM_RETENTION - self._scheduler.clock.now
-            self._scheduler.after(left, lambda entry=entry: self._expire(entry), background=True)  # type: ignore[misc]
+            self._scheduler.after(STREAM_RETENTION, lambda entry=entry: self._expire(entry), background=True)  # type: ignore[misc]
         if len(records) > self._seen:
             self._seen = len(records)
             self._scheduler.after(self._parameters.stream_poll_interval, self._poll)
@@ -216,9 +215,9 @@ class StreamSource:
         """Records over the age limit leave one by one, each with its own failure record (fact 4.2.8)."""
         if self.mapping.record_age is None:
             return
-        now = self._scheduler.clock.now
+        clock = self._scheduler.clock
         for entry in list(part.entries):
-            if now - entry.arrived > self.mapping.record_age:
+            if clock.since(entry.arrived_ns) > self.mapping.record_age:
                 part.entries.remove(entry)
                 self._give_up([entry], part.invokes, "RecordAgeExceeded", None)
 
@@ -270,9 +269,7 @@ class StreamSource:
         body = dict(raw["dynamodb"])
         created = body["ApproximateCreationDateTime"]
         if isinstance(created, dt.datetime):
-            body["ApproximateCreationDateTime"] = int(
-                (EPOCH + dt.timedelta(seconds=self._scheduler.clock.now)).timestamp()
-            )
+            body["ApproximateCreationDateTime"] = int(self._scheduler.clock.wall.timestamp())
         return {
             **raw,
             "eventVersion": "1.1",
@@ -290,4 +287,4 @@ def _item_key(record: dict[str, Any]) -> str:
 
 
 def _arrival(entry: _Entry) -> str:
-    return (EPOCH + dt.timedelta(seconds=int(entry.arrived))).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return (EPOCH + dt.timedelta(seconds=entry.arrived_ns // NANOSECONDS)).strftime("%Y-%m-%dT%H:%M:%SZ")

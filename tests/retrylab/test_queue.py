@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from retrylab import Lab, LabError, Parameters
 from retrylab.responses import WHOLE_BATCH, failed_identifiers
@@ -236,3 +238,16 @@ def test_the_record_has_the_exact_shape_of_the_service(sample: SampleApp) -> Non
         }  # fmt: skip
         assert record["md5OfBody"] == hashlib.md5(record["body"].encode(), usedforsecurity=False).hexdigest()
         assert record["attributes"]["SentTimestamp"] == "1767225600000"
+
+
+@given(delay=st.floats(min_value=0, max_value=5), visibility=st.integers(min_value=10, max_value=43_200))
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_message_comes_back_whatever_the_fractions_of_its_times(
+    sample: SampleApp, delay: float, visibility: int
+) -> None:
+    code = "def handler(event, context): raise ValueError"
+    with sample.lab(queue_resources(queue={"VisibilityTimeout": visibility}), code) as lab:
+        lab.at(delay, lambda: lab.queue("Orders").send({"order": "o-1"}, "o-1"))
+        lab.run()
+        assert len(lab.attempts) == 3
+        assert len(lab.messages("Dead")) == 1
