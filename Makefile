@@ -8,7 +8,7 @@ UV_VERSION := 0.13.9
 export PATH := $(VENV)/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 export CDK_DISABLE_CLI_TELEMETRY := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-export PYTHONPATH := $(CURDIR)
+export PYTHONPATH := $(CURDIR):$(CURDIR)/functions
 CODE := stacks functions retrylab scenarios tests app.py
 
 .PHONY: help setup demo test lint synth deploy deploy-local destroy lock clean
@@ -37,8 +37,8 @@ demo: synth ## Play the scenarios on the synthesized stacks: no account, no Dock
 synth: setup ## Synthesize all stacks into cdk.out through the CDK CLI.
 	cdk synth --quiet
 
-test: lint ## Everything that CI runs.
-	pytest -q
+test: lint $(VENV)-local/ready ## Everything that CI runs.
+	RETRY_SAFE_DEPLOYED=local pytest -q
 	$(MAKE) --no-print-directory demo
 
 lint: setup ## Style, types and the direction of imports.
@@ -54,7 +54,7 @@ destroy: setup ## Remove all stacks from the account of the current AWS credenti
 	cdk destroy --all
 
 deploy-local: setup $(VENV)-local/ready ## Deploy all stacks to a local AWS and send one message, event and order through.
-	pytest -q tests/deployed
+	RETRY_SAFE_DEPLOYED=local pytest -q tests/deployed
 
 $(VENV)-local/ready: requirements-local.txt | $(VENV)/ready
 	$(PYTHON) -m venv --clear $(VENV)-local
