@@ -1,0 +1,1 @@
+"""Charge an order from the queue."""

@@ -1,0 +1,1 @@
+"""Send the receipt of a charged order."""

@@ -1,0 +1,29 @@
+"""AWS clients: one per execution environment, made at first use, with explicit retries and timeouts.
+
+The SDK's defaults (60 s timeouts, a retry mode that depends on the runtime's boto3; facts 1.5 to 1.8) would
+let one stalled call outlive the function's deadline.
+"""
+
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+from shared.once import Once
+from shared.settings import call_timeout_seconds
+
+CONNECT_TIMEOUT_SECONDS = 1
+ATTEMPTS = 3
+
+
+@Once
+def dynamodb(attempts: int = ATTEMPTS) -> Any:
+    """Return the shared DynamoDB client; a call makes at most `attempts` requests. Raises SettingError."""
+    return boto3.client(
+        "dynamodb",
+        config=Config(
+            retries={"mode": "standard", "total_max_attempts": attempts},
+            connect_timeout=CONNECT_TIMEOUT_SECONDS,
+            read_timeout=call_timeout_seconds(),
+        ),
+    )
