@@ -7,6 +7,7 @@ VENV := $(CURDIR)/.venv
 UV_VERSION := 0.13.9
 export PATH := $(VENV)/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 export CDK_DISABLE_CLI_TELEMETRY := true
+export UV_SYSTEM_CERTS := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONPATH := $(CURDIR):$(CURDIR)/functions
 CODE := stacks functions retrylab scenarios tests app.py

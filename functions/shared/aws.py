@@ -12,18 +12,26 @@ from botocore.config import Config
 from shared.once import Once
 from shared.settings import call_timeout_seconds
 
-CONNECT_TIMEOUT_SECONDS = 1
 ATTEMPTS = 3
+
+
+def connect_timeout_seconds(read_timeout: float) -> float:
+    """Return the longest wait for a connection: 1 s, in short functions no longer than the wait for an answer.
+
+    The stack's time check counts on it: all tries of a call end before the function does.
+    """
+    return min(1.0, read_timeout)
 
 
 @Once
 def dynamodb(attempts: int = ATTEMPTS) -> Any:
     """Return the shared DynamoDB client; a call makes at most `attempts` requests. Raises SettingError."""
+    read_timeout = call_timeout_seconds()
     return boto3.client(
         "dynamodb",
         config=Config(
             retries={"mode": "standard", "total_max_attempts": attempts},
-            connect_timeout=CONNECT_TIMEOUT_SECONDS,
-            read_timeout=call_timeout_seconds(),
+            connect_timeout=connect_timeout_seconds(read_timeout),
+            read_timeout=read_timeout,
         ),
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import urllib3
 
-from shared.aws import CONNECT_TIMEOUT_SECONDS
+from shared.aws import connect_timeout_seconds
 from shared.body import parse_json_object
 from shared.codec import JsonObject, JsonValue
 from shared.errors import SettingError, ShapeError
@@ -27,7 +27,7 @@ class HttpProvider:
 
     def __init__(self, url: str, call_timeout_seconds: float, pool: Any = None) -> None:
         self._url = url
-        self._timeout = urllib3.Timeout(connect=CONNECT_TIMEOUT_SECONDS, read=call_timeout_seconds)
+        self._timeout = urllib3.Timeout(connect=connect_timeout_seconds(call_timeout_seconds), read=call_timeout_seconds)
         self._pool = pool or urllib3.PoolManager()
 
     def request(self, payload: Mapping[str, JsonValue], *, reference: str, idempotency_key: str | None) -> JsonObject:

@@ -76,6 +76,13 @@ def test_a_fraction_of_a_second_is_a_call_timeout(environment: Any) -> None:
     assert settings.call_timeout_seconds() == 0.5
 
 
+def test_in_a_short_function_the_wait_for_a_connection_is_no_longer_than_for_an_answer(environment: Any) -> None:
+    environment.setenv("CALL_TIMEOUT_SECONDS", "0.4")
+    dynamodb.forget()
+    config = dynamodb().meta.config
+    assert (config.connect_timeout, config.read_timeout) == (0.4, 0.4)
+
+
 def test_clients_have_explicit_retries_and_timeouts(environment: Any) -> None:
     config = dynamodb().meta.config
     assert config.retries == {"mode": "standard", "total_max_attempts": 3}
