@@ -51,7 +51,8 @@ lint: setup ## Style, types and the direction of imports.
 deploy: setup ## Deploy all stacks to the account of the current AWS credentials.
 	cdk deploy --all
 
-destroy: setup ## Remove all stacks from the account of the current AWS credentials.
+destroy: setup ## Empty the sandbox's failure bucket and remove all stacks from the account of the current credentials.
+	python -m stacks.emptying
 	cdk destroy --all
 
 deploy-local: setup $(VENV)-local/ready ## Deploy all stacks to a local AWS and send one message, event and order through.

@@ -10,7 +10,7 @@ import pytest
 import app
 from shared import aws
 from stacks.settings import Settings
-from stacks.times import CALL_ATTEMPTS, CONNECT_TIMEOUT, AsyncTimes, QueueTimes, StreamTimes
+from stacks.times import CALL_ATTEMPTS, CALL_BACK_OFF, AsyncTimes, QueueTimes, StreamTimes, longest_call
 from tests.stacks.synthesis import Stacks, new_app, synthesized
 
 QUEUE, EVENTS, STREAM = QueueTimes(), AsyncTimes(), StreamTimes()
@@ -84,7 +84,10 @@ def test_every_duration_equals_the_time_module(sandbox: Stacks) -> None:
 
 
 def test_the_functions_clients_make_the_tries_the_time_module_counts_with() -> None:
-    assert (aws.ATTEMPTS, aws.CONNECT_TIMEOUT_SECONDS) == (CALL_ATTEMPTS, CONNECT_TIMEOUT)
+    assert aws.ATTEMPTS == CALL_ATTEMPTS
+    for read_timeout in (0.4, 2.0):
+        waits = aws.connect_timeout_seconds(read_timeout) + read_timeout
+        assert CALL_ATTEMPTS * waits + CALL_BACK_OFF == longest_call(read_timeout)
 
 
 @pytest.mark.parametrize(
