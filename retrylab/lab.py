@@ -55,7 +55,7 @@ class Lab:
         self._containment = Containment(self._scheduler, self.seed, self.service.spawn)
         self.clock.start(self._containment.sleep)
         self._containment.start()
-        self.store = Store(self.model, self._region, self.seed)
+        self.store = Store(self.model, self._region, self.seed, lambda: self.clock.now_ns)
         self._wire = Wire(self._scheduler, self.store, self.faults, self.trace, self.parameters, self._look_at_streams)
         self._wire.start()
         self._build_sources()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from boto3.dynamodb.types import TypeDeserializer
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
@@ -19,12 +21,28 @@ from retrylab.model import Model, Table
 
 Item = dict[str, Any]
 
+TOKEN_LIFETIME_NS = 600 * 1_000_000_000
+"""How long DynamoDB knows a ClientRequestToken after the transaction completed (fact 6.8)."""
+
+
+@dataclass(frozen=True)
+class _Transaction:
+    """A completed transaction that a repeat with the same token must not apply again."""
+
+    parameters: str
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    completed_ns: int
+
 
 class Store:
     """DynamoDB and S3 of one run. `send` answers a request; `item` looks at the truth behind it."""
 
-    def __init__(self, model: Model, region: str, seed: int) -> None:
+    def __init__(self, model: Model, region: str, seed: int, now_ns: Callable[[], int]) -> None:
         self._region = region
+        self._now_ns = now_ns
+        self._transactions: dict[str, _Transaction] = {}
         self._deserializer = TypeDeserializer()
         self._stubber = BotocoreStubber()
         self._stubber.enabled = True
@@ -62,10 +80,28 @@ class Store:
     def _backend(self) -> Any:
         return dynamodb_backends[DEFAULT_ACCOUNT_ID][self._region]
 
-    def send(self, request: AWSPreparedRequest) -> AWSResponse:
+    def send(self, request: AWSPreparedRequest, operation: str) -> AWSResponse:
         """Apply a signed request and give its answer, as the service would."""
+        if operation == "TransactWriteItems":
+            return self._transact(request)
         status, headers, body = self._stubber.process_request(request)
         return AWSResponse(request.url, status, headers, MockRawResponse(body))
+
+    def _transact(self, request: AWSPreparedRequest) -> AWSResponse:
+        """Honour the request's token, which moto ignores: a repeat answers as the first did (fact 6.8)."""
+        parameters = request_body(request)
+        token = str(parameters.pop("ClientRequestToken", ""))
+        text = json.dumps(parameters, sort_keys=True)
+        known = self._transactions.get(token)
+        if known is not None and self._now_ns() - known.completed_ns <= TOKEN_LIFETIME_NS:
+            if known.parameters != text:
+                return error_response(request, "IdempotentParameterMismatchException", 400)
+            return AWSResponse(request.url, known.status, known.headers, MockRawResponse(known.body))
+        status, headers, body = self._stubber.process_request(request)
+        raw = body.encode() if isinstance(body, str) else body
+        if token and status == 200:
+            self._transactions[token] = _Transaction(text, status, headers, raw, self._now_ns())
+        return AWSResponse(request.url, status, headers, MockRawResponse(raw))
 
     def item(self, table_name: str, key: Mapping[str, Any]) -> Item | None:
         """The item as stored, with plain Python values, or None."""
@@ -119,6 +155,23 @@ def touched_items(operation: str, body: Mapping[str, Any], tables: Mapping[str, 
         names = [table.hash_key] + ([table.range_key] if table.range_key else [])
         found.append((table.name, {name: source[name] for name in names if name in source}))
     return found
+
+
+def error_response(request: AWSPreparedRequest, code: str, status: int) -> AWSResponse:
+    """A DynamoDB error answer."""
+    body = json.dumps({"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "answered by the lab"})
+    headers = {"x-amzn-requestid": "lab", "content-type": "application/x-amz-json-1.0"}
+    return AWSResponse(request.url, status, headers, MockRawResponse(body))
+
+
+def object_address(request: AWSPreparedRequest) -> tuple[str, str]:
+    """Bucket and key of an S3 request, in either addressing style."""
+    url = urlsplit(request.url)
+    host, path = url.netloc, unquote(url.path).lstrip("/")
+    if host.startswith("s3."):
+        bucket, _, key = path.partition("/")
+        return bucket, key
+    return host.split(".s3.", 1)[0], path
 
 
 def request_body(request: AWSPreparedRequest) -> dict[str, Any]:

@@ -15,7 +15,6 @@ import botocore.handlers
 import botocore.loaders
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
-from moto.core.botocore_stubber import MockRawResponse
 
 from retrylab.clock import replace_everywhere
 from retrylab.errors import Refused
@@ -23,11 +22,13 @@ from retrylab.faults import Call, Fault, FaultPlan
 from retrylab.invocation import Attempt
 from retrylab.parameters import Parameters
 from retrylab.scheduler import Scheduler
-from retrylab.store import Item, Store, request_body, touched_items
+from retrylab.store import Item, Store, error_response, object_address, request_body, touched_items
 from retrylab.trace import Trace
 
 _WRITES = {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems"}
 _READS = {"GetItem", "Query", "BatchGetItem", "TransactGetItems", "Scan"}
+_OBJECT_WRITES = {"PutObject", "DeleteObject"}
+_OBJECT_READS = {"GetObject", "HeadObject"}
 _DEFAULT_READ_TIMEOUT = 60.0
 
 
@@ -109,7 +110,7 @@ class Wire:
         self, attempt: Attempt, call: Call, request: AWSPreparedRequest, items: list[tuple[str, Item]]
     ) -> AWSResponse:
         before = [self._store.item(table, key) for table, key in items] if call.writes else []
-        response = self._store.send(request)
+        response = self._store.send(request, call.operation)
         self._say(attempt, call, f"{call} {_keys(call)} -> {_outcome(response)}")
         if call.writes and response.status_code == 200:
             for (table, key), old in zip(items, before, strict=True):
@@ -141,7 +142,7 @@ class Wire:
             attempt.hang()
         if fault.kind == "fail":
             self._scheduler.pause(self._latency)
-            return _error_response(request, *fault.error)
+            return error_response(request, *fault.error)
         read_timeout = attempt.read_timeouts.get(id(self._scheduler.current), _DEFAULT_READ_TIMEOUT)
         if fault.kind == "lose-response":
             self._scheduler.pause(self._latency / 2)
@@ -165,6 +166,8 @@ class Wire:
     def _describe(
         self, attempt: Attempt, service: str, operation: str, request: AWSPreparedRequest
     ) -> tuple[Call, list[tuple[str, Item]]]:
+        if service == "s3" and operation in _OBJECT_WRITES | _OBJECT_READS:
+            return self._describe_object(attempt, operation, request), []
         if service != "dynamodb" or operation not in _WRITES | _READS:
             refusal = Refused(f"{attempt.function.path} called {service}:{operation}, which the lab does not model")
             self._scheduler.stop_for(refusal)
@@ -192,6 +195,27 @@ class Wire:
             number=attempt.calls_made,
         )
         return call, items
+
+    def _describe_object(self, attempt: Attempt, operation: str, request: AWSPreparedRequest) -> Call:
+        bucket, key = object_address(request)
+        if bucket not in self._store.buckets:
+            refusal = Refused(
+                f"{attempt.function.path} called {operation} on bucket {bucket!r}, which no template of the assembly "
+                f"holds; there are: {', '.join(sorted(self._store.buckets)) or 'none'}"
+            )
+            self._scheduler.stop_for(refusal)
+        attempt.calls_made += 1
+        return Call(
+            service="s3",
+            operation=operation,
+            target=self._store.buckets[bucket],
+            keys=(key,),
+            conditional="if-none-match" in {name.lower() for name in request.headers},
+            writes=operation in _OBJECT_WRITES,
+            attempt=attempt.number,
+            function=attempt.function.path,
+            number=attempt.calls_made,
+        )
 
     def _say(self, attempt: Attempt, call: Call, text: str) -> None:
         self._trace.add(self._scheduler.clock.now, str(attempt), "call", text, operation=call.operation)
@@ -221,12 +245,6 @@ class _Hook:
     @classmethod
     def _before_send(cls, event_name: str, request: AWSPreparedRequest, **_: Any) -> AWSResponse | None:
         return cls.wire.send(event_name, request) if cls.wire is not None else None
-
-
-def _error_response(request: AWSPreparedRequest, code: str, status: int) -> AWSResponse:
-    body = f'{{"__type": "com.amazonaws.dynamodb.v20120810#{code}", "message": "injected by the lab"}}'
-    headers = {"x-amzn-requestid": "lab", "content-type": "application/x-amz-json-1.0"}
-    return AWSResponse(request.url, status, headers, MockRawResponse(body))
 
 
 def _keys(call: Call) -> str:
