@@ -27,7 +27,9 @@ class HttpProvider:
 
     def __init__(self, url: str, call_timeout_seconds: float, pool: Any = None) -> None:
         self._url = url
-        self._timeout = urllib3.Timeout(connect=connect_timeout_seconds(call_timeout_seconds), read=call_timeout_seconds)
+        self._timeout = urllib3.Timeout(
+            connect=connect_timeout_seconds(call_timeout_seconds), read=call_timeout_seconds
+        )
         self._pool = pool or urllib3.PoolManager()
 
     def request(self, payload: Mapping[str, JsonValue], *, reference: str, idempotency_key: str | None) -> JsonObject:
