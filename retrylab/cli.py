@@ -13,16 +13,12 @@ from rich.console import Console
 
 from retrylab.assembly import Assembly
 from retrylab.errors import LabError
+from retrylab.explore import Proof, explore
 from retrylab.judge import Verdict, judge
 from retrylab.report import as_json, show_problems, table
 from retrylab.scenario import Scenario, collect
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Plays Lambda's retry rules on your template.")
-
-
-@app.callback()
-def main() -> None:
-    """Keeps `run` a command of its own, so that others can stand beside it."""
 
 
 @app.command()
@@ -57,6 +53,58 @@ def run(
     if not as_machine:
         console.print(f"{len(verdicts)} scenarios, {len(verdicts) - failed} as expected, {failed} not.")
     _leave(1 if failed else 0)
+
+
+@app.command(name="explore")
+def explore_command(
+    scenarios: Annotated[Path, typer.Argument(help="Folder with scenario modules.")],
+    assembly: Annotated[Path, typer.Option(help="Cloud assembly that `cdk synth` wrote.")] = Path("cdk.out"),
+    only: Annotated[str, typer.Option(help="Explore only scenarios whose name contains this.")] = "",
+    faults: Annotated[int, typer.Option(min=1, max=3, help="Faults in one run, at most.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of everything random in a run.")] = 1,
+) -> None:
+    """Cut, blind and refuse every call of the stories marked for it. Exit status as for `run`."""
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    broken = False
+    try:
+        chosen = [scenario for scenario in _choose(collect(scenarios), only) if scenario.explore]
+        if not chosen:
+            raise LabError(f"no scenario whose name contains {only!r} is marked with explore=True")
+        loaded = Assembly.load(assembly)
+        for scenario in chosen:
+            proof = _explored(console, scenario, loaded, faults, seed)
+            broken = broken or bool(proof.violations)
+            _show_proof(console, proof, faults)
+    except LabError as error:
+        console.print(f"[red]the lab cannot play this:[/] {error}", highlight=False, soft_wrap=True)
+        _leave(2)
+    _leave(1 if broken else 0)
+
+
+def _explored(console: Console, scenario: Scenario, assembly: Assembly, faults: int, seed: int) -> Proof:
+    """Run an exploration to its end, or to Ctrl-C: then the proof so far is what there is."""
+    proof = Proof(scenario)
+    with console.status(scenario.name) as status:
+        try:
+            for proof in explore(scenario, assembly, faults=faults, seed=seed):
+                status.update(f"{scenario.name}: {proof.schedules} schedules, {len(proof.violations)} violations")
+        except KeyboardInterrupt:
+            console.print(f"[yellow]stopped:[/] {scenario.name} is not explored to its end")
+    return proof
+
+
+def _show_proof(console: Console, proof: Proof, faults: int) -> None:
+    mark = "[red]FAIL[/]" if proof.violations else "[green]ok[/]"
+    console.print(
+        f"{mark} {proof.scenario.source} {proof.scenario.name}: {proof.schedules} schedules of at most {faults} "
+        f"fault(s), {len(proof.violations)} violations; faults at {len(proof.reached)} of {len(proof.calls)} calls",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for violation in proof.violations:
+        console.print(f"[red]FAIL[/] {violation}", highlight=False, soft_wrap=True)
+    if proof.violations:
+        console.print(proof.violations[0].story, markup=False, highlight=False, soft_wrap=True)
 
 
 def _choose(scenarios: list[Scenario], part: str) -> list[Scenario]:

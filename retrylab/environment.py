@@ -6,11 +6,13 @@ warm start and gone in a cold one. Packages of layers and of the lab's own inter
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
@@ -32,7 +34,6 @@ class Stage:
         self._outside_path = list(sys.path)
         self._outside_stdout = sys.stdout
         self._outside_bytecode = sys.pycache_prefix
-        self._bytecode = tempfile.TemporaryDirectory(prefix="retrylab-")
 
     def enter(self, environment: ExecutionEnvironment) -> None:
         """Put `environment` in place. Costs next to nothing when it already is."""
@@ -47,7 +48,7 @@ class Stage:
         sys.modules.update(environment.modules)
         sys.path[:] = [str(root) for root in environment.roots] + self._outside_path
         # Assets are hashed and deployed: importing them must not leave bytecode in them.
-        sys.pycache_prefix = self._bytecode.name
+        sys.pycache_prefix = _bytecode_folder()
         _replace_variables(environment.variables)
         self._active = environment
 
@@ -63,10 +64,6 @@ class Stage:
         sys.stdout = self._outside_stdout
         _replace_variables(self._outside_variables)
         self._active = None
-
-    def close(self) -> None:
-        self.leave()
-        self._bytecode.cleanup()
 
     def _take_modules_away(self) -> None:
         if self._active is None:
@@ -141,6 +138,14 @@ class Twin:
             raise LabError(f"{folder}: no such folder; wanted the code of a twin")
         self.folder = folder
         self.handler = handler
+
+
+@cache
+def _bytecode_folder() -> str:
+    """Where imports of handlers keep their bytecode: one folder a process, removed at its end."""
+    folder = tempfile.TemporaryDirectory(prefix="retrylab-")
+    atexit.register(folder.cleanup)
+    return folder.name
 
 
 def _modules_of(packages: set[str]) -> dict[str, ModuleType]:

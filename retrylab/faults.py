@@ -14,6 +14,8 @@ class Call:
     """One request of handler code at the wire. Every try of the SDK is a call of its own.
 
     target: path of the resource it goes to. keys: the business identity of the items it touches, as text.
+    number: its place in its attempt, from 1. index: its place in the whole run, from 0.
+    strand: 0 for the handler itself, above 0 for work it gave to an executor.
     """
 
     service: str
@@ -25,6 +27,8 @@ class Call:
     attempt: int
     function: str
     number: int
+    index: int
+    strand: int
 
     def __str__(self) -> str:
         return f"{self.operation} {self.target}"
@@ -85,10 +89,15 @@ class Fault:
 
 
 class FaultPlan:
-    """The faults of one run."""
+    """The faults of one run: described ones, and ones placed at a call by its index in the run."""
 
     def __init__(self) -> None:
         self.faults: list[Fault] = []
+        self.placed: dict[tuple[int, Side], Fault] = {}
+
+    def place(self, index: int, side: Side, fault: Fault) -> None:
+        """Let `fault` strike at the call with this index, whatever call it is."""
+        self.placed[index, side] = fault
 
     def add(self, fault: Fault) -> Fault:
         self.faults.append(fault)
@@ -97,7 +106,10 @@ class FaultPlan:
     def at(self, call: Call, side: Side) -> Fault | None:
         """The first fault that strikes at this side of this call."""
         met = [fault for fault in self.faults if fault.meets(call, side)]
-        return met[0] if met else None
+        placed = self.placed.get((call.index, side))
+        if placed is not None:
+            placed.hits += 1
+        return placed or (met[0] if met else None)
 
     def unmet(self) -> list[Fault]:
         """Faults that never struck: a scenario that plans one and does not meet it proves nothing."""

@@ -87,6 +87,10 @@ class Attempt:
         self.strands.append(strand)
         self._by_strand[id(strand)] = self
 
+    def strand_number(self, strand: Strand | None) -> int:
+        """0 for the handler's own strand, above 0 for those of its executors."""
+        return self.strands.index(strand) if strand is not None else 0
+
     def crash(self) -> None:
         """Called inside a strand: the process dies here (`Runtime.ExitError`). Does not return."""
         self.ended("crashed", None)

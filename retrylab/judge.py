@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,24 +43,30 @@ class Verdict:
 
 def judge(scenario: Scenario, assembly: Assembly, *, seed: int, parameters: Parameters | None = None) -> Verdict:
     """Play a scenario with the function's own code and, when it has one, with its naive twin."""
-    guarded = _play(scenario, assembly, seed, parameters, scenario.expect, twin=False)
-    naive = _play(scenario, assembly, seed, parameters, scenario.naive, twin=True) if scenario.naive else None
+    guarded, _ = play(scenario, assembly, scenario.expect, seed=seed, parameters=parameters)
+    naive = None
+    if scenario.naive is not None:
+        naive, _ = play(scenario, assembly, scenario.naive, seed=seed, parameters=parameters, twin=True)
     return Verdict(scenario, guarded, naive)
 
 
-def _play(
+def play(
     scenario: Scenario,
     assembly: Assembly,
-    seed: int,
-    parameters: Parameters | None,
     expect: Expect,
     *,
-    twin: bool,
-) -> Run:
+    seed: int,
+    parameters: Parameters | None = None,
+    twin: bool = False,
+    prepare: Callable[[Lab], None] | None = None,
+) -> tuple[Run, Lab]:
+    """Play a scenario once and judge it by `expect`. `prepare` may add faults before. Gives the finished lab, too."""
     begun = real_perf_counter()
     with Lab(assembly, seed=seed, parameters=parameters) as lab:
         if twin and scenario.twin is not None:
             lab.replace_code(scenario.twin.function, scenario.twin.folder, scenario.twin.handler)
+        if prepare is not None:
+            prepare(lab)
         scenario.play(lab)
         lab.run()
         effects = effects_of(lab, scenario.effect)
@@ -76,7 +82,7 @@ def _play(
         if not twin:
             run.problems += invariants(lab, scenario.records)
     run.real = real_perf_counter() - begun
-    return run
+    return run, lab
 
 
 def effects_of(lab: Lab, effect: Effect) -> list[Write]:

@@ -15,7 +15,7 @@ from retrylab.containment import Containment
 from retrylab.deliveries import Ledger
 from retrylab.environment import Stage, Twin
 from retrylab.errors import LabError
-from retrylab.faults import Fault, FaultPlan
+from retrylab.faults import Call, Fault, FaultPlan
 from retrylab.invocation import Attempt, LambdaService
 from retrylab.model import Model, Table
 from retrylab.parameters import Parameters
@@ -65,7 +65,7 @@ class Lab:
         self._wire.stop()
         self._containment.stop()
         self.clock.stop()
-        self._stage.close()
+        self._stage.leave()
 
     def _build_sources(self) -> None:
         scheduler, trace = self._scheduler, self.trace
@@ -218,6 +218,11 @@ class Lab:
     def writes(self) -> list[Write]:
         """Every change that handlers made to an item, in order."""
         return self._wire.writes
+
+    @property
+    def calls(self) -> list[Call]:
+        """Every request that handlers made, in order."""
+        return self._wire.calls
 
     @property
     def attempts(self) -> list[Attempt]:

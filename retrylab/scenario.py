@@ -75,6 +75,7 @@ class Scenario:
     naive: Expect | None = None
     twin: TwinCode | None = None
     records: str | None = None
+    explore: bool = False
     where: str = ""
 
 
@@ -87,11 +88,13 @@ def scenario(
     naive: Expect | None = None,
     twin: TwinCode | None = None,
     records: str | None = None,
+    explore: bool = False,
 ) -> Callable[[Callable[[Lab], None]], Scenario]:
     """Declare the decorated function as a scenario; its name, with spaces for underscores, is the scenario's.
 
     naive and twin go together: the same story is also played with the twin's code, and must show the harm.
     records: the idempotency table, whose records in progress must at the end belong to failed events.
+    explore: `retrylab explore` cuts this story everywhere; its `expect.effects` are then what no cut may change.
     """
     if (naive is None) is not (twin is None):
         raise LabError("a scenario needs both `naive` and `twin`, or neither")
@@ -99,7 +102,7 @@ def scenario(
     def declare(play: Callable[[Lab], None]) -> Scenario:
         name = play.__name__.replace("_", " ")
         where = f"{play.__module__}:{play.__name__}"
-        return Scenario(name, source, injected, effect, play, expect, naive, twin, records, where)
+        return Scenario(name, source, injected, effect, play, expect, naive, twin, records, explore, where)
 
     return declare
 

@@ -90,7 +90,7 @@ class Wire:
         self.calls.append(call)
         struck = self._faults.at(call, "before")
         if struck is not None:
-            refusal = self._strike(struck, attempt, call, request)
+            refusal = self._strike(struck, attempt, call, request, items)
             if refusal is not None:
                 return refusal
         return self._exchange(attempt, call, request, items)
@@ -102,7 +102,7 @@ class Wire:
         response = self._apply(attempt, call, request, items)
         struck = self._faults.at(call, "after")
         if struck is not None:
-            self._strike(struck, attempt, call, request)
+            self._strike(struck, attempt, call, request, items)
         self._scheduler.pause(self._latency / 2)
         return response
 
@@ -133,7 +133,9 @@ class Wire:
         self._on_applied()
         return response
 
-    def _strike(self, fault: Fault, attempt: Attempt, call: Call, request: AWSPreparedRequest) -> AWSResponse | None:
+    def _strike(
+        self, fault: Fault, attempt: Attempt, call: Call, request: AWSPreparedRequest, items: list[tuple[str, Item]]
+    ) -> AWSResponse | None:
         """Let the fault happen. Only `fail` gives an answer; the others end, delay or blind the attempt."""
         self._say(attempt, call, f"{call} {_keys(call)}: {fault.kind} {fault.side} it")
         if fault.kind == "crash":
@@ -149,7 +151,6 @@ class Wire:
             raise ConnectionClosedError(endpoint_url=request.url)
         if fault.seconds > read_timeout:
             # The service goes on with the request although its caller stops waiting.
-            _, items = self._describe(attempt, call.service, call.operation, request)
             self._scheduler.after(fault.seconds / 2, lambda: self._late(attempt, call, request, items))
             self._scheduler.pause(read_timeout)
             raise ReadTimeoutError(endpoint_url=request.url)
@@ -193,6 +194,8 @@ class Wire:
             attempt=attempt.number,
             function=attempt.function.path,
             number=attempt.calls_made,
+            index=len(self.calls),
+            strand=attempt.strand_number(self._scheduler.current),
         )
         return call, items
 
@@ -215,6 +218,8 @@ class Wire:
             attempt=attempt.number,
             function=attempt.function.path,
             number=attempt.calls_made,
+            index=len(self.calls),
+            strand=attempt.strand_number(self._scheduler.current),
         )
 
     def _say(self, attempt: Attempt, call: Call, text: str) -> None:

@@ -134,3 +134,29 @@ def redelivery_after_the_record_lifetime(lab: Lab) -> None:
     queue = lab.queue("Orders")
     queue.send(order("o-1"), "o-1 first")
     lab.at(40 * DAY, lambda: queue.send(order("o-1"), "o-1 late"))
+
+
+@scenario(
+    source="queue",
+    injected="nothing",
+    effect=CHARGE,
+    expect=Expect(effects={"o-1": 1}, ended={"o-1": "completed"}, deliveries={"o-1": 1}, calls={"o-1": 1}),
+    records=RECORDS,
+    explore=True,
+)
+def one_order(lab: Lab) -> None:
+    lab.queue("Orders").send(order("o-1"), "o-1")
+
+
+@scenario(
+    source="queue",
+    injected="a duplicate while the first delivery runs",
+    effect=CHARGE,
+    expect=Expect(effects={"o-1": 1}, ended={"o-1": "completed"}),
+    records=RECORDS,
+    explore=True,
+)
+def one_order_delivered_twice(lab: Lab) -> None:
+    queue = lab.queue("Orders")
+    message = queue.send(order("o-1"), "o-1")
+    lab.at(queue.mapping.window + 0.002, lambda: queue.deliver_again(message))

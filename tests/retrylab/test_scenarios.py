@@ -124,9 +124,9 @@ def folder(sample: SampleApp, tmp_path: Path) -> Path:
     return stories
 
 
-def command(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def command(folder: Path, *options: str, verb: str = "run") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "retrylab", "run", str(folder), "--assembly", str(folder.parent), *options],
+        [sys.executable, "-m", "retrylab", verb, str(folder), "--assembly", str(folder.parent), *options],
         capture_output=True, text=True, cwd=ROOT, check=False, timeout=120,
     )  # fmt: skip
 
