@@ -39,7 +39,7 @@ synth: setup ## Synthesize all stacks into cdk.out through the CDK CLI.
 	cdk synth --quiet
 
 test: lint $(VENV)-local/ready ## Everything that CI runs.
-	RETRY_SAFE_DEPLOYED=local pytest -q
+	RETRY_SAFE_DEPLOYED=local pytest -q -n 2 --dist loadgroup
 	$(MAKE) --no-print-directory demo
 
 lint: setup ## Style, types and the direction of imports.
