@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from retrylab.errors import LabError
+from retrylab.errors import LabError, Refused
 from retrylab.intrinsics import Resolver, Scope
 
 ACCOUNT = "111122223333"
@@ -51,8 +51,13 @@ class Assembly:
     def __init__(self, templates: list[Template], *, source: Path) -> None:
         self.source = source
         self.templates = templates
-        self._resources = [resource for template in templates for resource in _resources_of(template)]
         self._resolver = Resolver([_scope_of(template) for template in templates])
+        self._resources = [
+            resource
+            for template in templates
+            for resource in _resources_of(template)
+            if self._resolver.exists(template.stack, resource.logical_id)
+        ]
         self._template_of = {template.stack: template for template in templates}
 
     @classmethod
@@ -61,14 +66,16 @@ class Assembly:
         manifest_file = folder / "manifest.json"
         if not manifest_file.is_file():
             raise LabError(f"{folder}: no manifest.json there; wanted a cloud assembly, as `cdk synth` writes it")
-        manifest = json.loads(manifest_file.read_text())
+        manifest = _read(manifest_file)
         templates = []
         for name, artifact in manifest.get("artifacts", {}).items():
             if artifact["type"] != "aws:cloudformation:stack":
                 continue
             properties = artifact["properties"]
             account, region = _environment_of(artifact["environment"])
-            body = json.loads((folder / properties["templateFile"]).read_text())
+            body = _read(folder / properties["templateFile"])
+            if "Transform" in body:
+                raise Refused(f"{name}: Transform {body['Transform']!r}; the lab reads templates after their transform")
             stack = artifact.get("displayName") or name
             stack_name = properties.get("stackName", name)
             assets = _file_assets(folder / f"{name}.assets.json")
@@ -147,6 +154,16 @@ class Assembly:
         return path
 
 
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        body = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise LabError(f"{file}: {error}; wanted a JSON file, synthesize again") from None
+    if not isinstance(body, dict):
+        raise LabError(f"{file}: found {type(body).__name__}; wanted a JSON object")
+    return body
+
+
 def _environment_of(uri: str) -> tuple[str, str]:
     account, region = uri.removeprefix("aws://").split("/")
     return (
@@ -168,6 +185,8 @@ def _file_assets(manifest: Path) -> dict[str, Path]:
 
 def _resources_of(template: Template) -> Iterator[Resource]:
     for logical_id, body in template.body.get("Resources", {}).items():
+        if not isinstance(body, Mapping) or "Type" not in body:
+            raise Refused(f"{template.stack}/{logical_id}: no resource with a Type; the lab cannot read it")
         metadata = body.get("Metadata", {})
         path = str(metadata.get("aws:cdk:path", f"{template.stack}/{logical_id}"))
         yield Resource(

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from retrylab.assembly import Assembly
 from retrylab.errors import LabError
@@ -39,7 +40,7 @@ def run(
         loaded = Assembly.load(assembly)
         verdicts = [judge(scenario, loaded, seed=seed) for scenario in chosen]
     except LabError as error:
-        console.print(f"[red]the lab cannot play this:[/] {error}", highlight=False, soft_wrap=True)
+        console.print(f"[red]the lab cannot play this:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         _leave(2)
     if as_machine:
         sys.stdout.write(json.dumps(as_json(verdicts), indent=2, default=str) + "\n")
@@ -76,7 +77,7 @@ def explore_command(
             broken = broken or bool(proof.violations)
             _show_proof(console, proof, faults)
     except LabError as error:
-        console.print(f"[red]the lab cannot play this:[/] {error}", highlight=False, soft_wrap=True)
+        console.print(f"[red]the lab cannot play this:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         _leave(2)
     _leave(1 if broken else 0)
 
@@ -102,7 +103,7 @@ def _show_proof(console: Console, proof: Proof, faults: int) -> None:
         soft_wrap=True,
     )
     for violation in proof.violations:
-        console.print(f"[red]FAIL[/] {violation}", highlight=False, soft_wrap=True)
+        console.print(f"[red]FAIL[/] {escape(str(violation))}", highlight=False, soft_wrap=True)
     if proof.violations:
         console.print(proof.violations[0].story, markup=False, highlight=False, soft_wrap=True)
 
@@ -118,7 +119,8 @@ def _choose(scenarios: list[Scenario], part: str) -> list[Scenario]:
 def _tell(console: Console, verdict: Verdict) -> None:
     for run, title in ((verdict.naive, "naive twin"), (verdict.guarded, "shared code")):
         if run is not None:
-            console.print(f"[bold]{verdict.scenario.name}[/] ({verdict.scenario.injected}) - {title}", highlight=False)
+            heading = escape(f"({verdict.scenario.injected}) - {title}")
+            console.print(f"[bold]{escape(verdict.scenario.name)}[/] {heading}", highlight=False)
             console.print(run.trace.story(), markup=False, highlight=False, soft_wrap=True)
             console.print(f"effects: {run.effects}; ended: {run.ended}\n", markup=False, highlight=False)
 

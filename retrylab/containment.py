@@ -6,12 +6,15 @@ because an uncontrolled wait would stop virtual time and make the lab's verdict 
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import concurrent.futures
 import concurrent.futures.thread
 import hashlib
 import os
 import random
+import select
+import signal
 import socket
 import subprocess
 import threading
@@ -95,15 +98,93 @@ class ScheduledExecutor(concurrent.futures.Executor):
                 done.wait()
 
 
+class ScheduledLock:
+    """`threading.Lock` for handler code: whoever waits for it lets virtual time pass."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._held = False
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        if self._held and not blocking:
+            return False
+        while self._held:
+            if not self._scheduler.block_until(lambda: not self._held, None if timeout < 0 else timeout):
+                return False
+        self._held = True
+        return True
+
+    def release(self) -> None:
+        if not self._held:
+            raise RuntimeError("release unlocked lock")
+        self._held = False
+
+    def locked(self) -> bool:
+        return self._held
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class ScheduledRLock(ScheduledLock):
+    """`threading.RLock` for handler code. Its owner is a strand: all strands share one thread of the system."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__(scheduler)
+        self._owner: Strand | None = None
+        self._depth = 0
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        if not (self._held and self._owner is self._scheduler.current):
+            if not super().acquire(blocking, timeout):
+                return False
+            self._owner = self._scheduler.current
+        self._depth += 1
+        return True
+
+    def release(self) -> None:
+        if not self._is_owned():
+            raise RuntimeError("cannot release un-acquired lock")
+        self._depth -= 1
+        if not self._depth:
+            self._owner = None
+            super().release()
+
+    def _is_owned(self) -> bool:
+        return self._held and self._owner is self._scheduler.current
+
+    def _release_save(self) -> int:
+        """For `Condition`: give the lock up whole, however deep it is held."""
+        depth, self._depth = self._depth, 1
+        self.release()
+        return depth
+
+    def _acquire_restore(self, depth: int) -> None:
+        self.acquire()
+        self._depth = depth
+
+
 class Containment:
     """What the running lab makes of waits, threads, connections and randomness. One at a time in a process."""
 
-    def __init__(self, scheduler: Scheduler, seed: int, spawn: Callable[[Callable[[], None]], Strand]) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        seed: int,
+        spawn: Callable[[Callable[[], None]], Strand],
+        leave: Callable[[], None],
+        who: Callable[[], str],
+    ) -> None:
         self.scheduler = scheduler
         self.spawn = spawn
+        self._leave = leave
+        self._who = who
         self.entropy = Entropy(seed)
         self._seed = seed
-        self._guarded: list[tuple[type, str, Any]] = []
+        self._guarded: list[tuple[Any, str, Any]] = []
 
     def sleep(self, seconds: float) -> None:
         """`time.sleep` of the run: virtual inside an attempt, nothing at all outside."""
@@ -115,22 +196,39 @@ class Containment:
         self._random_state = random.getstate()
         random.seed(self._seed)
         for owner, name, what in _REFUSED:
-            original = getattr(owner, name)
-            self._guarded.append((owner, name, original))
-            setattr(owner, name, self._guard(original, f"{what} ({owner.__name__}.{name})"))
+            self._set(owner, name, self._guard(getattr(owner, name), f"{what} ({owner.__name__}.{name})"))
+        self._set(os, "_exit", self._exit(os._exit))
+        self._set(threading, "Lock", self._lock(threading.Lock, ScheduledLock))
+        self._set(threading, "RLock", self._lock(threading.RLock, ScheduledRLock))
         _Replacements.running = self
 
     def stop(self) -> None:
         _Replacements.running = None
-        for owner, name, original in self._guarded:
+        for owner, name, original in reversed(self._guarded):
             setattr(owner, name, original)
         self._guarded.clear()
         random.setstate(self._random_state)
 
+    def _set(self, owner: Any, name: str, replacement: Any) -> None:
+        self._guarded.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, replacement)
+
+    def _lock(self, original: Callable[[], Any], scheduled: Callable[[Scheduler], Any]) -> Callable[[], Any]:
+        """Locks that handler code makes are waited for on virtual time: a real one would stop all strands."""
+        return lambda: original() if self.scheduler.current is None else scheduled(self.scheduler)
+
+    def _exit(self, original: Callable[[int], Any]) -> Callable[[int], None]:
+        def leave(status: int) -> None:
+            if self.scheduler.current is None:
+                original(status)
+            self._leave()
+
+        return leave
+
     def _guard(self, original: Callable[..., Any], what: str) -> Callable[..., Any]:
         def guarded(*args: Any, **kwargs: Any) -> Any:
             if self.scheduler.current is not None:
-                self.scheduler.stop_for(Refused(f"the handler used {what}, which the lab does not control"))
+                self.scheduler.stop_for(Refused(f"{self._who()} used {what}, which the lab does not control"))
             return original(*args, **kwargs)
 
         return guarded
@@ -188,7 +286,7 @@ class _Replacements:
         replace_everywhere(concurrent.futures, "ThreadPoolExecutor", Executor)
 
 
-_REFUSED: tuple[tuple[type, str, str], ...] = (
+_REFUSED: tuple[tuple[Any, str, str], ...] = (
     (threading.Thread, "start", "a raw thread; ThreadPoolExecutor is scheduled, threads are not"),
     # The class itself, also where a test tool has put a subclass in its place.
     (
@@ -196,14 +294,25 @@ _REFUSED: tuple[tuple[type, str, str], ...] = (
         "connect",
         "a connection outside of boto3",
     ),
+    (socket, "getaddrinfo", "a connection outside of boto3"),
+    (select, "select", "a wait for sockets"),
+    (select, "poll", "a wait for sockets"),
     (subprocess.Popen, "__init__", "a subprocess"),
+    (os, "system", "a subprocess"),
+    (os, "fork", "a subprocess"),
+    (os, "posix_spawn", "a subprocess"),
+    (os, "execv", "a subprocess"),
+    (os, "kill", "a signal"),
+    (signal, "setitimer", "a signal"),
+    (signal, "alarm", "a signal"),
+    (_thread, "start_new_thread", "a raw thread; ThreadPoolExecutor is scheduled, threads are not"),
     (asyncio.BaseEventLoop, "__init__", "an asyncio event loop"),
 )
 
 
 def _scheduled_wait(scheduler: Scheduler, condition: Any, timeout: float | None) -> bool:
     """`Condition.wait` for a strand: queued like a thread would be, woken by the same `notify`."""
-    waiter = threading.Lock()
+    waiter = _thread.allocate_lock()
     waiter.acquire()
     condition._waiters.append(waiter)
     saved = condition._release_save()

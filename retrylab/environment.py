@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import io
 import os
 import sys
 import tempfile
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TextIO
+from typing import Any
 
 from retrylab.errors import LabError
 from retrylab.model import Function
@@ -23,21 +24,42 @@ from retrylab.model import Function
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONHASHSEED")
 
 
+class Output(io.TextIOWrapper):
+    """What handlers print, in place of the process's own output."""
+
+    def __init__(self) -> None:
+        self._bytes = io.BytesIO()
+        super().__init__(self._bytes, encoding="utf-8", write_through=True)
+        self._told = 0
+
+    def getvalue(self) -> str:
+        return self._bytes.getvalue().decode(errors="replace")
+
+    def fresh_lines(self) -> list[str]:
+        """What was printed since the last call."""
+        text = self._bytes.getvalue()[self._told :].decode(errors="replace")
+        self._told = len(self._bytes.getvalue())
+        return [line for line in text.splitlines() if line]
+
+
 class Stage:
     """What the process looks like right now: which environment's modules, variables and paths are in place."""
 
-    def __init__(self, output: TextIO) -> None:
+    def __init__(self, output: Output) -> None:
         self._output = output
         self._active: ExecutionEnvironment | None = None
         self._hidden: dict[str, ModuleType] = {}
+
+    def start(self) -> None:
+        """Note what to put back; after the clocks were taken over, because that changes variables, too."""
         self._outside_variables = dict(os.environ)
         self._outside_path = list(sys.path)
-        self._outside_stdout = sys.stdout
+        self._outside_output = sys.stdout, sys.stderr
         self._outside_bytecode = sys.pycache_prefix
 
     def enter(self, environment: ExecutionEnvironment) -> None:
         """Put `environment` in place. Costs next to nothing when it already is."""
-        sys.stdout = self._output
+        sys.stdout = sys.stderr = self._output
         if self._active is environment:
             return
         self._take_modules_away()
@@ -54,14 +76,14 @@ class Stage:
 
     def pause(self) -> None:
         """Between two steps of a handler: what is printed now is the caller's own."""
-        sys.stdout = self._outside_stdout
+        sys.stdout, sys.stderr = self._outside_output
 
     def leave(self) -> None:
         """Put back what was there before the first `enter`."""
         self._take_modules_away()
         sys.path[:] = self._outside_path
         sys.pycache_prefix = self._outside_bytecode
-        sys.stdout = self._outside_stdout
+        sys.stdout, sys.stderr = self._outside_output
         _replace_variables(self._outside_variables)
         self._active = None
 

@@ -65,10 +65,7 @@ class Fault:
             return False
         place = (call.function, call.attempt)
         self._seen[place] = self._seen.get(place, 0) + 1
-        if not self.every and self._seen[place] != self.nth:
-            return False
-        self.hits += 1
-        return True
+        return self.every or self._seen[place] == self.nth
 
     def _describes(self, call: Call) -> bool:
         if self.attempt is not None and call.attempt != self.attempt:
@@ -107,9 +104,11 @@ class FaultPlan:
         """The first fault that strikes at this side of this call."""
         met = [fault for fault in self.faults if fault.meets(call, side)]
         placed = self.placed.get((call.index, side))
-        if placed is not None:
-            placed.hits += 1
-        return placed or (met[0] if met else None)
+        struck = placed or (met[0] if met else None)
+        if struck is not None:
+            # Another fault at the same place is shadowed: it did not happen and must not count as met.
+            struck.hits += 1
+        return struck
 
     def unmet(self) -> list[Fault]:
         """Faults that never struck: a scenario that plans one and does not meet it proves nothing."""

@@ -67,6 +67,13 @@ class Resolver:
         resolved = {key: self.resolve(stack, item, where=f"{where}.{key}") for key, item in value.items()}
         return {key: item for key, item in resolved.items() if item is not _NO_VALUE}
 
+    def exists(self, stack: str, logical_id: str) -> bool:
+        """Whether the resource's condition, if it has one, lets it be made."""
+        scope = self._scopes[stack]
+        body = scope.template["Resources"].get(logical_id)
+        condition = body.get("Condition") if isinstance(body, Mapping) else None
+        return condition is None or self._condition(scope, {"Condition": condition}, f"{stack}/{logical_id}")
+
     def ref(self, stack: str, logical_id: str) -> str:
         return str(self._ref(self._scopes[stack], logical_id, where=f"{stack}/{logical_id}"))
 
@@ -207,6 +214,8 @@ class Resolver:
     def _condition(self, scope: Scope, expression: Any, where: str) -> bool:
         (function, argument), *_ = expression.items()
         if function == "Condition":
+            if argument not in scope.template.get("Conditions", {}):
+                raise Unresolvable(f"{where}: {scope.stack} has no condition {argument}")
             return self._condition(scope, scope.template["Conditions"][argument], where)
         if function == "Fn::Equals":
             left, right = self.resolve(scope.stack, argument, where=where)

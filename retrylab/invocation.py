@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from retrylab.clock import NANOSECONDS
-from retrylab.environment import ExecutionEnvironment, Stage, Twin
+from retrylab.environment import ExecutionEnvironment, Output, Stage, Twin
 from retrylab.errors import LabError, Refused
 from retrylab.model import Function
 from retrylab.parameters import Parameters
@@ -114,18 +114,22 @@ class LambdaService:
         self,
         scheduler: Scheduler,
         stage: Stage,
+        output: Output,
         trace: Trace,
         parameters: Parameters,
         functions: dict[str, Function],
     ) -> None:
         self._scheduler = scheduler
         self._stage = stage
+        self._output = output
         self._trace = trace
         self._parameters = parameters
         self._functions = functions
         self._idle: dict[str, list[ExecutionEnvironment]] = {}
         self._serial = 0
         self._throttled_until: dict[str, int] = {}
+        self._throttles_unmet: set[str] = set()
+        self._made: dict[str, int] = {}
         self.attempts: list[Attempt] = []
         self.twins: dict[str, Twin] = {}
         self.variables: dict[str, dict[str, str]] = {}
@@ -134,22 +138,41 @@ class LambdaService:
     def throttle(self, function: str, until_ns: int) -> None:
         """Reject invokes of `function` with 429 until this virtual moment (fact 1.3)."""
         self._throttled_until[function] = until_ns
+        self._throttles_unmet.add(function)
+
+    @property
+    def throttles_unmet(self) -> list[str]:
+        """Functions whose throttling no invoke ever met."""
+        return sorted(self._throttles_unmet)
 
     def timeout_of(self, function: str) -> float:
         """The function's timeout in seconds."""
         return self._functions[function].timeout
 
     def throttled(self, function: str) -> bool:
-        return self._scheduler.clock.now_ns < self._throttled_until.get(function, 0)
+        throttled = self._scheduler.clock.now_ns < self._throttled_until.get(function, 0)
+        if throttled:
+            self._throttles_unmet.discard(function)
+        return throttled
 
     def make_cold(self, function: str) -> None:
         """Forget the idle environments of a function: its next attempt starts cold."""
         self._idle.pop(function, None)
 
+    def current_attempt(self) -> Attempt | None:
+        """The attempt whose code runs right now."""
+        strand = self._scheduler.current
+        return Attempt.of_strand(strand) if strand is not None else None
+
+    def leave_process(self) -> None:
+        """Called inside a strand: the handler ended its process (`os._exit`)."""
+        attempt = self.current_attempt()
+        assert attempt is not None
+        attempt.crash()
+
     def spawn(self, work: Callable[[], None]) -> Strand:
         """Called inside a strand: run `work` as another strand of the same attempt (an executor's worker)."""
-        current = self._scheduler.current
-        attempt = Attempt.of_strand(current) if current is not None else None
+        attempt = self.current_attempt()
         if attempt is None:
             raise LabError("an executor was used outside of an attempt")
         strand = self._strand(attempt, work, done=lambda _: None)
@@ -162,7 +185,7 @@ class LambdaService:
         environment, cold = self._environment(function)
         now_ns = self._scheduler.clock.now_ns
         init_ns = round(self._parameters.init_time * NANOSECONDS) if cold else 0
-        number = sum(1 for attempt in self.attempts if attempt.function is function) + 1
+        self._made[path] = number = self._made.get(path, 0) + 1
         attempt = Attempt(
             id=len(self.attempts) + 1,
             number=number,
@@ -197,11 +220,16 @@ class LambdaService:
             self._scheduler,
             body,
             enter=lambda: self._stage.enter(attempt.environment),
-            leave=self._stage.pause,
+            leave=lambda: self._paused(attempt),
             done=done,
         )
         attempt.own(strand)
         return strand
+
+    def _paused(self, attempt: Attempt) -> None:
+        self._stage.pause()
+        for line in self._output.fresh_lines():
+            self._say(attempt, "log", f"prints {line}")
 
     def _environment(self, function: Function) -> tuple[ExecutionEnvironment, bool]:
         idle = self._idle.setdefault(function.path, [])
@@ -239,7 +267,7 @@ class LambdaService:
         attempt.ended_at = self._scheduler.clock.now
         for strand in attempt.strands:
             strand.abandon()
-        if end in ("returned", "raised"):
+        if end in ("returned", "raised") and attempt.environment.handler is not None:
             self._idle[attempt.function.path].append(attempt.environment)
         self._say(attempt, "end", _ending(attempt.result), end=end)
         # The invoker learns of it as an event of its own, never on the stack of the handler's strand.
@@ -255,7 +283,7 @@ def _document(attempt: Attempt, end: End, value: Any) -> tuple[End, Any]:
     if end == "returned":
         try:
             return end, json.loads(json.dumps(value))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             message = f"Unable to marshal response: {error}"
             return "raised", {"errorMessage": message, "errorType": "Runtime.MarshalError", "stackTrace": []}
     request_id = attempt.request_id
@@ -269,11 +297,18 @@ def _document(attempt: Attempt, end: End, value: Any) -> tuple[End, Any]:
     frames = traceback.extract_tb(value.__traceback__)
     shown = [f"{_task_path(frame.filename, attempt.function)}:{frame.lineno} in {frame.name}" for frame in frames]
     return end, {
-        "errorMessage": str(value),
+        "errorMessage": _text_of(value),
         "errorType": type(value).__name__,
         "requestId": request_id,
         "stackTrace": shown[-8:],
     }
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:
+        return f"({type(error).__name__} raised {type(broken).__name__} when asked for its message)"
 
 
 def _task_path(filename: str, function: Function) -> str:

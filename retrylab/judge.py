@@ -9,6 +9,7 @@ from typing import Any
 
 from retrylab.assembly import Assembly
 from retrylab.clock import real_perf_counter
+from retrylab.errors import LabError
 from retrylab.lab import Lab
 from retrylab.parameters import Parameters
 from retrylab.scenario import Effect, Expect, Scenario
@@ -67,8 +68,13 @@ def play(
             lab.replace_code(scenario.twin.function, scenario.twin.folder, scenario.twin.handler)
         if prepare is not None:
             prepare(lab)
-        scenario.play(lab)
-        lab.run()
+        try:
+            scenario.play(lab)
+            lab.run()
+        except LabError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise LabError(f"scenario {scenario.name!r} ({scenario.where}) raised {error!r}") from error
         effects = effects_of(lab, scenario.effect)
         run = Run(
             effects=dict(Counter(scenario.effect.key(write.after or write.before or {}) for write in effects)),
@@ -101,6 +107,11 @@ def invariants(lab: Lab, records: str | None) -> list[str]:
     ]
     problems += lab.findings
     problems += [f"the scenario is empty: the fault `{fault}` never struck" for fault in lab.faults.unmet()]
+    problems += [
+        f"the scenario is empty: no invoke met the throttling of {name}" for name in lab.service.throttles_unmet
+    ]
+    if not lab.ledger.events:
+        problems.append("the scenario is empty: it sent no event")
     if records is not None:
         failed = sum(event.state == "failure-path" for event in lab.ledger.events)
         open_ids = [str(item["id"]) for item in lab.items(records) if item.get("status") == "INPROGRESS"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ from retrylab.assembly import Assembly
 from retrylab.clock import Clock
 from retrylab.containment import Containment
 from retrylab.deliveries import Ledger
-from retrylab.environment import Stage, Twin
-from retrylab.errors import LabError
+from retrylab.environment import Output, Stage, Twin
+from retrylab.errors import LabError, Refused
 from retrylab.faults import Call, Fault, FaultPlan
 from retrylab.invocation import Attempt, LambdaService
 from retrylab.model import Model, Table
@@ -43,18 +42,31 @@ class Lab:
         self.trace = Trace()
         self.ledger = Ledger()
         self.faults = FaultPlan()
-        self.output = io.StringIO()
-        self._region = next(iter({template.region for template in assembly.templates}))
+        self.output = Output()
+        regions = sorted({template.region for template in assembly.templates})
+        if len(regions) > 1:
+            raise Refused(f"the stacks of {assembly.source} are in {', '.join(regions)}; the lab plays one region")
+        self._region = regions[0]
         self._account = assembly.templates[0].account
 
     def __enter__(self) -> Lab:
         self.clock = Clock()
         self._scheduler = Scheduler(self.clock)
         self._stage = Stage(self.output)
-        self.service = LambdaService(self._scheduler, self._stage, self.trace, self.parameters, self.model.functions)
-        self._containment = Containment(self._scheduler, self.seed, self.service.spawn)
+        self.service = LambdaService(
+            self._scheduler, self._stage, self.output, self.trace, self.parameters, self.model.functions
+        )
+        self._containment = Containment(
+            self._scheduler,
+            self.seed,
+            self.service.spawn,
+            self.service.leave_process,
+            lambda: str(self.service.current_attempt()),
+        )
+        self._scheduler.start()
         self.clock.start(self._containment.sleep)
         self._containment.start()
+        self._stage.start()
         self.store = Store(self.model, self._region, self.seed, lambda: self.clock.now_ns)
         self._wire = Wire(self._scheduler, self.store, self.faults, self.trace, self.parameters, self._look_at_streams)
         self._wire.start()
@@ -63,9 +75,10 @@ class Lab:
 
     def __exit__(self, *_: object) -> None:
         self._wire.stop()
+        self._stage.leave()
         self._containment.stop()
         self.clock.stop()
-        self._stage.leave()
+        self._scheduler.stop()
 
     def _build_sources(self) -> None:
         scheduler, trace = self._scheduler, self.trace
@@ -73,18 +86,14 @@ class Lab:
         self.boxes: dict[str, QueueBox] = {}
         for path, queue in self.model.queues.items():
             self.boxes[path] = QueueBox(queue, scheduler, trace, self._message_id, self.boxes)
-        self._queue_sources = {
-            mapping.queue: QueueSource(
-                mapping,
-                self.boxes[mapping.queue],
-                self.service,
-                scheduler,
-                trace,
-                self.ledger,
-                self.parameters,
+        self._queue_sources: dict[str, QueueSource] = {}
+        for mapping in self.model.queue_mappings:
+            if mapping.queue in self._queue_sources:
+                first = self._queue_sources[mapping.queue].mapping.path
+                raise Refused(f"{mapping.queue} feeds {first} and {mapping.path}; the lab plays one mapping a queue")
+            self._queue_sources[mapping.queue] = QueueSource(
+                mapping, self.boxes[mapping.queue], self.service, scheduler, trace, self.ledger, self.parameters
             )
-            for mapping in self.model.queue_mappings
-        }
         self._async_queues: dict[tuple[str, str], AsyncQueue] = {}
         self._unreachable: dict[str, int] = {}
         self._stream_sources = [
@@ -159,6 +168,7 @@ class Lab:
 
     def slow(self, seconds: float, **where: Any) -> Fault:
         """A call takes `seconds`; a client with a shorter read timeout gives up while the service goes on."""
+        _not_negative("slow", seconds)
         return self.faults.add(Fault("slow", side="before", seconds=seconds, **where))
 
     def fail(self, code: str, status: int, **where: Any) -> Fault:
@@ -167,6 +177,7 @@ class Lab:
 
     def throttle(self, function: str, seconds: float) -> None:
         """Every invoke of `function` is answered 429 for the next `seconds`."""
+        _not_negative("throttle", seconds)
         self.service.throttle(self._function(function), self.clock.in_ns(seconds))
 
     def make_unreachable(self, bus: str, seconds: float) -> None:
@@ -198,6 +209,7 @@ class Lab:
 
     def at(self, seconds: float, action: Any) -> None:
         """Do something `seconds` of virtual time from now."""
+        _not_negative("at", seconds)
         self._scheduler.after(seconds, action)
 
     def table(self, name: str) -> Table:
@@ -263,3 +275,8 @@ class Lab:
     def _message_id(self) -> str:
         self._ids += 1
         return f"{self._ids:08x}-0000-4000-8000-{self.seed:012x}"
+
+
+def _not_negative(what: str, seconds: float) -> None:
+    if seconds < 0:
+        raise LabError(f"{what}: {seconds} s; wanted 0 s or more, the lab's time does not go back")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from retrylab.assembly import Assembly, Resource
 from retrylab.errors import LabError, Refused
 from retrylab.scope import refuse_unmodelled
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -124,16 +126,29 @@ class Model:
     def __init__(self, assembly: Assembly) -> None:
         refuse_unmodelled(assembly)
         self.assembly = assembly
-        self.queues = {r.path: self._queue(r) for r in assembly.of_type("AWS::SQS::Queue")}
-        self.tables = {r.path: self._table(r) for r in assembly.of_type("AWS::DynamoDB::Table")}
+        self.queues = {r.path: self._read(r, self._queue) for r in assembly.of_type("AWS::SQS::Queue")}
+        self.tables = {r.path: self._read(r, self._table) for r in assembly.of_type("AWS::DynamoDB::Table")}
         self.buckets = {r.path: assembly.ref(r) for r in assembly.of_type("AWS::S3::Bucket")}
-        self.functions = {r.path: self._function(r) for r in assembly.of_type("AWS::Lambda::Function")}
+        self.functions = {r.path: self._read(r, self._function) for r in assembly.of_type("AWS::Lambda::Function")}
         self.queue_mappings: list[QueueMapping] = []
         self.stream_mappings: list[StreamMapping] = []
         for resource in assembly.of_type("AWS::Lambda::EventSourceMapping"):
-            self._mapping(resource)
-        self.async_configs = self._async_configs()
-        self.rule_targets = [t for r in assembly.of_type("AWS::Events::Rule") for t in self._rule_targets(r)]
+            self._read(resource, self._mapping)
+        self.async_configs: dict[tuple[str, str], AsyncConfig] = {}
+        for resource in assembly.of_type("AWS::Lambda::EventInvokeConfig"):
+            function, config = self._read(resource, self._async_config)
+            self.async_configs[(function, config.qualifier)] = config
+        rules = assembly.of_type("AWS::Events::Rule")
+        self.rule_targets = [target for r in rules for target in self._read(r, self._rule_targets)]
+
+    def _read(self, resource: Resource, read: Callable[[Resource], T]) -> T:
+        """Read one resource, or say which one has a property missing or of a type that means nothing."""
+        try:
+            return read(resource)
+        except KeyError as missing:
+            raise LabError(f"{resource.path}: {resource.type} has no {missing}; wanted it") from None
+        except (TypeError, ValueError, AttributeError) as error:
+            raise LabError(f"{resource.path}: {resource.type} has a property the lab cannot read: {error}") from error
 
     def function_at(self, path: str) -> Function:
         return self.functions[path]
@@ -200,7 +215,7 @@ class Model:
 
     def _mapping(self, resource: Resource) -> None:
         properties = self.assembly.properties(resource)
-        if properties.get("Enabled", True) is False:
+        if not _truth(resource, "Enabled", properties.get("Enabled", True)):
             return
         source = self.assembly.by_arn(properties["EventSourceArn"])
         function, _ = self._invoked(resource, properties["FunctionName"])
@@ -232,12 +247,21 @@ class Model:
                 f"{resource.path}: deployment would fail (fact 3.1.5): {queue.path} VisibilityTimeout "
                 f"{queue.visibility_timeout:g} s is less than {function} Timeout {timeout:g} s"
             )
+        batch_size, window = (
+            int(properties.get("BatchSize", 10)),
+            float(properties.get("MaximumBatchingWindowInSeconds", 0)),
+        )
+        if batch_size > 10 and not window:
+            raise LabError(
+                f"{resource.path}: deployment would fail (fact 3.1.2): BatchSize {batch_size} needs a "
+                "MaximumBatchingWindowInSeconds of at least 1"
+            )
         return QueueMapping(
             path=resource.path,
             queue=source.path,
             function=function,
-            batch_size=int(properties.get("BatchSize", 10)),
-            window=float(properties.get("MaximumBatchingWindowInSeconds", 0)),
+            batch_size=batch_size,
+            window=window,
             partial_responses=partial,
             maximum_concurrency=properties.get("ScalingConfig", {}).get("MaximumConcurrency"),
         )
@@ -267,30 +291,26 @@ class Model:
             batch_size=int(properties.get("BatchSize", 100)),
             window=float(properties.get("MaximumBatchingWindowInSeconds", 0)),
             partial_responses=partial,
-            bisect=bool(properties.get("BisectBatchOnFunctionError", False)),
+            bisect=_truth(resource, "BisectBatchOnFunctionError", properties.get("BisectBatchOnFunctionError", False)),
             retry_attempts=_limit(properties.get("MaximumRetryAttempts", -1)),
             record_age=_limit(properties.get("MaximumRecordAgeInSeconds", -1)),
             on_failure=on_failure,
         )
 
-    def _async_configs(self) -> dict[tuple[str, str], AsyncConfig]:
-        configs = {}
-        for resource in self.assembly.of_type("AWS::Lambda::EventInvokeConfig"):
-            properties = self.assembly.properties(resource)
-            function, _ = self._invoked(resource, properties["FunctionName"])
-            destinations = properties.get("DestinationConfig", {})
-            if "OnSuccess" in destinations:
-                raise Refused(f"{resource.path}: DestinationConfig.OnSuccess is not modelled by the lab")
-            target = destinations.get("OnFailure", {}).get("Destination")
-            config = AsyncConfig(
-                path=resource.path,
-                qualifier=str(properties["Qualifier"]),
-                retry_attempts=int(properties.get("MaximumRetryAttempts", 2)),
-                event_age=float(properties.get("MaximumEventAgeInSeconds", 21_600)),
-                on_failure=self._target(resource, target, "AWS::SQS::Queue") if target else None,
-            )
-            configs[(function, config.qualifier)] = config
-        return configs
+    def _async_config(self, resource: Resource) -> tuple[str, AsyncConfig]:
+        properties = self.assembly.properties(resource)
+        function, _ = self._invoked(resource, properties["FunctionName"])
+        destinations = properties.get("DestinationConfig", {})
+        if "OnSuccess" in destinations:
+            raise Refused(f"{resource.path}: DestinationConfig.OnSuccess is not modelled by the lab")
+        target = destinations.get("OnFailure", {}).get("Destination")
+        return function, AsyncConfig(
+            path=resource.path,
+            qualifier=str(properties["Qualifier"]),
+            retry_attempts=int(properties.get("MaximumRetryAttempts", 2)),
+            event_age=float(properties.get("MaximumEventAgeInSeconds", 21_600)),
+            on_failure=self._target(resource, target, "AWS::SQS::Queue") if target else None,
+        )
 
     def _rule_targets(self, resource: Resource) -> list[RuleTarget]:
         properties = self.assembly.properties(resource)
@@ -339,6 +359,15 @@ class Model:
             what = f"{found.path} ({found.type})" if found else arn
             raise Refused(f"{resource.path}: target {what}; the lab models {' and '.join(types)} here")
         return found.path
+
+
+def _truth(resource: Resource, name: str, value: Any) -> bool:
+    """A boolean, also as the text that CloudFormation accepts."""
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if not isinstance(value, bool):
+        raise LabError(f"{resource.path}: {name} is {value!r}; wanted true or false")
+    return value
 
 
 def _limit(value: Any) -> int | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from retrylab.judge import Run, Verdict, as_text
@@ -29,8 +30,8 @@ def table(verdicts: list[Verdict]) -> Table:
         shown.add_row(
             "[red]FAIL[/]" if verdict.problems else "[green]ok[/]",
             verdict.scenario.source,
-            verdict.scenario.name,
-            verdict.scenario.injected,
+            escape(verdict.scenario.name),
+            escape(verdict.scenario.injected),
             str(sum(run.deliveries.values())),
             f"[red]{naive_text}[/]" if harmful else naive_text,
             as_text(run.effects),
@@ -44,7 +45,8 @@ def table(verdicts: list[Verdict]) -> Table:
 def show_problems(console: Console, verdicts: list[Verdict]) -> None:
     for verdict in verdicts:
         for problem in verdict.problems:
-            console.print(f"[red]FAIL[/] {verdict.scenario.name}: {problem}", highlight=False, soft_wrap=True)
+            text = escape(f"{verdict.scenario.name}: {problem}")
+            console.print(f"[red]FAIL[/] {text}", highlight=False, soft_wrap=True)
 
 
 def as_json(verdicts: list[Verdict]) -> list[dict[str, Any]]:
@@ -69,7 +71,7 @@ def _run(run: Run) -> dict[str, Any]:
         "deliveries": run.deliveries,
         "ended": run.ended,
         "virtual_seconds": round(run.virtual, 3),
-        "trace": [step.line() for step in run.trace.steps],
+        "trace": [step.line() for step in run.trace.steps if step.kind != "log"],
     }
 
 

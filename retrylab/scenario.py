@@ -14,6 +14,7 @@ from retrylab.errors import LabError
 from retrylab.lab import Lab
 
 Item = Mapping[str, Any]
+SOURCES = ("queue", "event", "stream")
 
 
 def created(before: Item | None, after: Item | None) -> bool:
@@ -96,6 +97,8 @@ def scenario(
     records: the idempotency table, whose records in progress must at the end belong to failed events.
     explore: `retrylab explore` cuts this story everywhere; its `expect.effects` are then what no cut may change.
     """
+    if source not in SOURCES:
+        raise LabError(f"source {source!r}; wanted one of {', '.join(SOURCES)}")
     if (naive is None) is not (twin is None):
         raise LabError("a scenario needs both `naive` and `twin`, or neither")
 
@@ -132,5 +135,11 @@ def _load(folder: Path, file: Path) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except LabError:
+        raise
+    except Exception as error:
+        del sys.modules[name]
+        raise LabError(f"{file}: {type(error).__name__}: {error}") from error
     return module

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import heapq
+import signal
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +17,12 @@ from typing import Any
 from greenlet import getcurrent, greenlet
 
 from retrylab.clock import NANOSECONDS, Clock
-from retrylab.errors import LabError
+from retrylab.errors import LabError, Refused
+
+BUSY_LIMIT = 10.0
+"""Real seconds that handler code may compute between two steps."""
+
+_set_timer = signal.setitimer
 
 
 @dataclass(order=True)
@@ -27,9 +34,11 @@ class Event:
     action: Callable[[], None] = field(compare=False)
     background: bool = field(default=False, compare=False)
     cancelled: bool = field(default=False, compare=False)
+    ended: Callable[[Event], None] = field(default=lambda _: None, compare=False)
 
     def cancel(self) -> None:
         self.cancelled = True
+        self.ended(self)
 
 
 class Strand:
@@ -107,6 +116,8 @@ class Scheduler:
         self.current: Strand | None = None
         self.failure: BaseException | None = None
         self._events: list[Event] = []
+        self._foreground: set[int] = set()
+        self._watched = threading.current_thread() is threading.main_thread()
         self._order = 0
         self._blocked: list[_Blocked] = []
 
@@ -114,6 +125,9 @@ class Scheduler:
         """Plan `action` for a moment. A background event (a retention end) alone does not keep a run going."""
         self._order += 1
         event = Event(max(ns, self.clock.now_ns), self._order, action, background)
+        if not background:
+            self._foreground.add(self._order)
+            event.ended = lambda event: self._foreground.discard(event.order)
         heapq.heappush(self._events, event)
         return event
 
@@ -124,13 +138,14 @@ class Scheduler:
         """Run until only background events are left, or up to `until` seconds of virtual time."""
         limit = None if until is None else round(until * NANOSECONDS)
         while self._events:
-            if limit is None and all(event.background or event.cancelled for event in self._events):
+            if limit is None and not self._foreground:
                 break
             if limit is not None and self._events[0].ns > limit:
                 break
             event = heapq.heappop(self._events)
             if event.cancelled:
                 continue
+            event.ended(event)
             self.clock.move_to(event.ns)
             event.action()
             self._wake_blocked()
@@ -143,12 +158,36 @@ class Scheduler:
         """Run a strand until it waits or ends. Says whether it ended."""
         strand.enter()
         self.current = strand
+        self._watch(BUSY_LIMIT)
         try:
             strand.target.switch(message)
         finally:
+            self._watch(0)
             self.current = None
             strand.leave()
         return strand.finished
+
+    def start(self) -> None:
+        """Watch for handler code that never waits: it would stop virtual time, and the lab with it."""
+        if self._watched:
+            self._outside = signal.signal(signal.SIGALRM, self._too_busy)
+
+    def stop(self) -> None:
+        if self._watched:
+            signal.signal(signal.SIGALRM, self._outside)
+
+    def _watch(self, seconds: float) -> None:
+        if self._watched:
+            _set_timer(signal.ITIMER_REAL, seconds)
+
+    def _too_busy(self, *_: object) -> None:
+        if self.current is not None:
+            self.stop_for(
+                Refused(
+                    f"a handler computed for {BUSY_LIMIT:g} s of real time without a call or a sleep; virtual time "
+                    "stands still meanwhile, so a loop that waits for a clock never ends in the lab"
+                )
+            )
 
     def suspend(self) -> Any:
         """Called inside a strand: wait until somebody resumes it. Returns what it was resumed with, or raises it."""

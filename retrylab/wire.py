@@ -26,7 +26,7 @@ from retrylab.store import Item, Store, error_response, object_address, request_
 from retrylab.trace import Trace
 
 _WRITES = {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems"}
-_READS = {"GetItem", "Query", "BatchGetItem", "TransactGetItems", "Scan"}
+_READS = {"GetItem", "Query", "Scan"}
 _OBJECT_WRITES = {"PutObject", "DeleteObject"}
 _OBJECT_READS = {"GetObject", "HeadObject"}
 _DEFAULT_READ_TIMEOUT = 60.0

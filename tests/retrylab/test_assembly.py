@@ -231,3 +231,81 @@ def test_an_alias_is_a_qualifier_of_its_function(sample: SampleApp) -> None:
     model = Model(sample.assembly(resources, NOTHING))
     assert (model.rule_targets[0].function, model.rule_targets[0].qualifier) == ("App/Worker", "live")
     assert ("App/Worker", "live") in model.async_configs
+
+
+@pytest.mark.parametrize(("wanted", "mappings"), [("yes", 1), ("no", 0)])
+def test_a_resource_whose_condition_is_false_does_not_exist(sample: SampleApp, wanted: str, mappings: int) -> None:
+    resources = queue_resources()
+    resources["Mapping"]["Condition"] = "Consumes"
+    conditions = {"Consumes": {"Fn::Equals": [wanted, "yes"]}}
+    assert len(Model(sample.assembly(resources, NOTHING, Conditions=conditions)).queue_mappings) == mappings
+    with pytest.raises(Unresolvable, match="App/Mapping: App has no condition Consumes"):
+        sample.assembly(resources, NOTHING)
+
+
+def test_a_transform_is_refused(sample: SampleApp) -> None:
+    with pytest.raises(Refused, match=r"App: Transform 'AWS::Serverless-2016-10-31'; the lab reads templates after"):
+        sample.assembly(queue_resources(), NOTHING, Transform="AWS::Serverless-2016-10-31")
+
+
+def test_a_second_mapping_on_a_queue_is_refused(sample: SampleApp) -> None:
+    resources = queue_resources()
+    resources["Second"] = resources["Mapping"]
+    with pytest.raises(Refused, match=r"App/Orders feeds App/Mapping and App/Second"), sample.lab(resources, NOTHING):
+        pass
+
+
+@pytest.mark.parametrize(("enabled", "mappings"), [("false", 0), ("true", 1), (True, 1)])
+def test_booleans_may_be_text_as_in_cloudformation(sample: SampleApp, enabled: object, mappings: int) -> None:
+    assert (
+        len(Model(sample.assembly(queue_resources(mapping={"Enabled": enabled}), NOTHING)).queue_mappings) == mappings
+    )
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "value", "message"),
+    [
+        ("Mapping", "EventSourceArn", None, "App/Mapping: AWS::Lambda::EventSourceMapping has no 'EventSourceArn'"),
+        ("Charges", "KeySchema", None, "App/Charges: AWS::DynamoDB::Table has no 'KeySchema'"),
+        (
+            "Orders",
+            "RedrivePolicy",
+            {"deadLetterTargetArn": "x"},
+            "App/Orders: target x; the lab models AWS::SQS::Queue",
+        ),
+        ("Orders", "RedrivePolicy", "{oops", "App/Orders: AWS::SQS::Queue has a property the lab cannot read"),
+        ("Orders", "VisibilityTimeout", "soon", "App/Orders: AWS::SQS::Queue has a property the lab cannot read"),
+        ("Mapping", "Enabled", "maybe", "App/Mapping: Enabled is 'maybe'; wanted true or false"),
+        ("Mapping", "BatchSize", 100, "App/Mapping: deployment would fail .fact 3.1.2.: BatchSize 100 needs a"),
+    ],
+)
+def test_a_resource_that_cannot_be_read_is_named(
+    sample: SampleApp, resource: str, name: str, value: object, message: str
+) -> None:
+    resources = queue_resources()
+    if value is None:
+        del resources[resource]["Properties"][name]
+    else:
+        resources[resource]["Properties"][name] = value
+    with pytest.raises(LabError, match=message):
+        Model(sample.assembly(resources, NOTHING))
+
+
+def test_files_that_are_no_json_and_resources_without_a_type_are_named(sample: SampleApp, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="App/Odd: no resource with a Type"):
+        sample.assembly({**queue_resources(), "Odd": {}}, NOTHING)
+    (tmp_path / "manifest.json").write_text("{oops")
+    with pytest.raises(LabError, match=r"manifest\.json: .*; wanted a JSON file, synthesize again"):
+        Assembly.load(tmp_path)
+
+
+def test_stacks_in_two_regions_are_refused(tmp_path: Path) -> None:
+    artifacts = {}
+    for name, region in (("One", "eu-west-1"), ("Two", "us-east-1")):
+        (tmp_path / f"{name}.template.json").write_text('{"Resources": {}}')
+        properties = {"templateFile": f"{name}.template.json"}
+        environment = f"aws://111122223333/{region}"
+        artifacts[name] = {"type": "aws:cloudformation:stack", "environment": environment, "properties": properties}
+    (tmp_path / "manifest.json").write_text(json.dumps({"artifacts": artifacts}))
+    with pytest.raises(Refused, match="are in eu-west-1, us-east-1; the lab plays one region"):
+        Lab(Assembly.load(tmp_path))

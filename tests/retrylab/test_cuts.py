@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from retrylab import Lab, Refused
+from retrylab import Lab, Refused, scheduler
 from tests.retrylab.sample_app import SampleApp, orders, queue_resources
 
 GUARDED = """
@@ -226,7 +226,13 @@ def test_work_left_running_after_the_return_is_refused(sample: SampleApp) -> Non
     ("statement", "named"),
     [
         ("threading.Thread(target=print).start()", r"raw thread.*\(Thread.start\)"),
-        ("socket.create_connection(('127.0.0.1', 80))", r"a connection outside of boto3 \(socket.connect\)"),
+        ("socket.create_connection(('127.0.0.1', 80))", r"a connection outside of boto3 \(socket.getaddrinfo\)"),
+        ("__import__('urllib.request').request.urlopen('https://example.com')", r"attempt 1 used a connection"),
+        ("os.system('true')", r"a subprocess \([a-z]+.system\)"),
+        ("os.fork()", r"a subprocess \([a-z]+.fork\)"),
+        ("os.kill(os.getpid(), 15)", r"a signal \([a-z]+.kill\)"),
+        ("__import__('select').select([], [], [], 1)", r"a wait for sockets \(select.select\)"),
+        ("__import__('_thread').start_new_thread(print, ())", r"a raw thread"),
         ("socket.socket().connect(('127.0.0.1', 9))", r"a connection outside of boto3 \(socket.connect\)"),
         ("subprocess.run(['true'])", r"a subprocess \(Popen.__init__\)"),
         ("__import__('asyncio').new_event_loop()", r"asyncio event loop"),
@@ -341,3 +347,101 @@ def test_the_event_is_a_copy_each_time(sample: SampleApp) -> None:
         assert orders(lab) == ["1", "1", "1"]
         assert isinstance(lab, Lab)
         assert json.loads(lab.attempts[0].payload)["Records"]
+
+
+def test_a_handler_that_ends_its_process_is_a_crash_and_not_the_end_of_the_lab(sample: SampleApp) -> None:
+    with sample.lab(queue_resources(), "def handler(event, context): os._exit(0)") as lab:
+        lab.queue("Orders").send({"order": "o-1"}, "o-1")
+        lab.run()
+        assert [attempt.result.end for attempt in lab.attempts if attempt.result] == ["crashed"] * 3
+        assert len(lab.messages("Dead")) == 1
+
+
+@pytest.mark.parametrize("kind", ["Lock", "RLock"])
+def test_a_lock_held_over_a_call_makes_other_workers_wait_on_virtual_time(sample: SampleApp, kind: str) -> None:
+    code = f"""
+    guard = threading.{kind}()
+
+    def work(name):
+        with guard:
+            begun = time.monotonic()
+            charge(f"{{name}} alone")
+            charge(f"{{name}} for {{time.monotonic() - begun:.2f}} s")
+
+    def handler(event, context):
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            for future in [pool.submit(work, name) for name in "ab"]:
+                future.result()
+        charge(str(guard.acquire(timeout=1)))
+    """
+    with sample.lab(queue_resources(), code) as lab:
+        lab.queue("Orders").send({"order": "o-1"}, "o-1")
+        lab.run()
+        assert orders(lab) == ["a alone", "a for 0.01 s", "b alone", "b for 0.01 s", "True"]
+
+
+def test_an_rlock_is_entered_again_by_its_owner_only(sample: SampleApp) -> None:
+    code = """
+    def handler(event, context):
+        guard = threading.RLock()
+        with guard, guard, concurrent.futures.ThreadPoolExecutor() as pool:
+            charge(str(pool.submit(guard.acquire, False).result()))
+    """
+    with sample.lab(queue_resources(), code) as lab:
+        lab.queue("Orders").send({"order": "o-1"}, "o-1")
+        lab.run()
+        assert orders(lab) == ["False"]
+
+
+@pytest.mark.parametrize(
+    "loop", ["while True: pass", "while time.time() < 9e9: pass", "while context.get_remaining_time_in_millis(): pass"]
+)
+def test_a_handler_that_only_computes_is_refused_instead_of_hanging_the_lab(
+    sample: SampleApp, monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
+    monkeypatch.setattr(scheduler, "BUSY_LIMIT", 0.3)
+    with sample.lab(queue_resources(), f"def handler(event, context):\n    {loop}") as lab:
+        lab.queue("Orders").send({"order": "o-1"}, "o-1")
+        with pytest.raises(Refused, match=r"computed for 0.3 s of real time without a call or a sleep"):
+            lab.run()
+
+
+def test_5_6_an_environment_whose_init_failed_is_never_warm(sample: SampleApp) -> None:
+    code = """
+    dynamodb.put_item(TableName=TABLE, Item={"id": {"S": "init"}, "reference": {"S": "init"}})
+
+    def handler(event, context):
+        charge("ran")
+    """
+    with sample.lab(queue_resources(), code) as lab:
+        for nth in (1, 2, 3):
+            lab.fail("InternalServerError", 500, operation="PutItem", attempt=1, nth=nth)
+        lab.queue("Orders").send({"order": "o-1"}, "o-1")
+        lab.run()
+        assert orders(lab) == ["init", "ran"]
+        assert lab.trace.story().count("cold start") == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "class Mute(Exception):\n        def __str__(self): raise ValueError\n    raise Mute",
+        "deep = []\n    for _ in range(200_000): deep = [deep]\n    return deep",
+        "os.environ.clear()\n    raise ValueError",
+        "sys.stdout.buffer.write(b'raw'); sys.stderr.write('aside'); raise ValueError",
+    ],
+)
+def test_odd_handlers_are_function_errors_and_leave_the_process_whole(sample: SampleApp, body: str) -> None:
+    before = dict(os.environ)
+    with sample.lab(queue_resources(), f"import sys\n\ndef handler(event, context):\n    {body}") as lab:
+        lab.queue("Orders").send({"order": "o-1"}, "o-1")
+        lab.run()
+        assert [attempt.result.end for attempt in lab.attempts if attempt.result] == ["raised"] * 3
+    assert dict(os.environ) == before
+
+
+def test_what_a_handler_prints_is_part_of_its_story(sample: SampleApp) -> None:
+    with sample.lab(queue_resources(), "def handler(event, context): print('reached the provider')") as lab:
+        lab.queue("Orders").send({"order": "o-1"}, "o-1")
+        lab.run()
+        assert "App/Worker attempt 1         prints reached the provider" in lab.trace.story()

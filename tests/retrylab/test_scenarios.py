@@ -184,3 +184,66 @@ def test_a_folder_without_scenarios_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(LabError, match="no scenario there"):
         collect(tmp_path / "empty")
+
+
+def problems_of(sample: SampleApp, play: Any) -> list[str]:
+    declare = scenario(source="queue", injected="nothing", effect=CHARGES, expect=Expect(effects={}))
+    assembly = sample.assembly(queue_resources(), "def handler(event, context): return None")
+    return judge(declare(play), assembly, seed=1).problems
+
+
+def test_a_scenario_that_sends_nothing_proves_nothing(sample: SampleApp) -> None:
+    def idle(lab: Lab) -> None:
+        pass
+
+    assert problems_of(sample, idle) == ["the scenario is empty: it sent no event"]
+
+
+def test_a_throttling_that_nobody_meets_fails_the_scenario(sample: SampleApp) -> None:
+    def unmet(lab: Lab) -> None:
+        lab.throttle("Worker", 0)
+        lab.queue("Orders").send({"order": "o-1"}, "o-1")
+
+    assert problems_of(sample, unmet) == ["the scenario is empty: no invoke met the throttling of App/Worker"]
+
+
+def test_a_fault_in_the_shadow_of_another_did_not_happen(sample: SampleApp) -> None:
+    @scenario(source="queue", injected="two faults", effect=CHARGES, expect=Expect(effects={"o-1": 1}))
+    def shadowed(lab: Lab) -> None:
+        lab.fail("InternalServerError", 500, operation="PutItem", attempt=1)
+        lab.crash(side="before", operation="PutItem", attempt=1)
+        lab.queue("Orders").send({"order": "o-1"}, "o-1")
+
+    problems = judge(shadowed, sample.assembly(queue_resources(), CARELESS), seed=1).problems
+    assert problems == ["the scenario is empty: the fault `crash before PutItem in attempt 1` never struck"]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        (lambda lab: lab.crash(foo=1), "raised TypeError"),
+        (lambda _: sys.exit(0), r"raised SystemExit\(0\)"),
+        (lambda lab: lab.at(-5, print), "at: -5 s; wanted 0 s or more"),
+        (lambda lab: lab.slow(-1), "slow: -1 s; wanted 0 s or more"),
+        (lambda lab: lab.throttle("Worker", -1), "throttle: -1 s; wanted 0 s or more"),
+        (lambda lab: lab.put_item("Charges", {"id": 1.5}), "raised TypeError"),
+    ],
+)
+def test_a_mistake_in_a_scenario_is_told_as_one(sample: SampleApp, mistake: Any, message: str) -> None:
+    def wrong(lab: Lab) -> None:
+        mistake(lab)
+
+    with pytest.raises(LabError, match=message):
+        problems_of(sample, wrong)
+
+
+def test_a_source_the_lab_does_not_have_is_refused() -> None:
+    with pytest.raises(LabError, match="source 'kafka'; wanted one of queue, event, stream"):
+        scenario(source="kafka", injected="x", effect=CHARGES, expect=Expect(effects={}))
+
+
+def test_a_module_with_a_syntax_error_is_named(tmp_path: Path) -> None:
+    (tmp_path / "stories2").mkdir()
+    (tmp_path / "stories2" / "broken.py").write_text("def oops(:\n")
+    with pytest.raises(LabError, match=r"broken\.py: SyntaxError"):
+        collect(tmp_path / "stories2")
