@@ -15,7 +15,7 @@ from rich.markup import escape
 from retrylab.assembly import Assembly
 from retrylab.errors import LabError
 from retrylab.explore import Proof, explore
-from retrylab.judge import Verdict, judge
+from retrylab.judge import Verdict, judge_all
 from retrylab.report import as_json, show_problems, table
 from retrylab.scenario import Scenario, collect
 
@@ -32,13 +32,14 @@ def run(
     ] = "",
     as_machine: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of everything random in a run.")] = 1,
+    jobs: Annotated[int, typer.Option(min=0, help="Processes that play at once; 0 is one for each core.")] = 0,
 ) -> None:
     """Play scenarios. Exit status: 0 all as expected, 1 an expectation failed, 2 the lab could not play."""
     console = Console(stderr=as_machine, width=None if sys.stdout.isatty() else 160)
     try:
         chosen = _choose(collect(scenarios), only or trace)
         loaded = Assembly.load(assembly)
-        verdicts = [judge(scenario, loaded, seed=seed) for scenario in chosen]
+        verdicts = judge_all(chosen, loaded, seed=seed, jobs=jobs or os.cpu_count() or 1)
     except LabError as error:
         console.print(f"[red]the lab cannot play this:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         _leave(2)

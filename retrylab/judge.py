@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from retrylab.assembly import Assembly
 from retrylab.clock import real_perf_counter
@@ -15,6 +16,9 @@ from retrylab.parameters import Parameters
 from retrylab.scenario import Effect, Expect, Scenario
 from retrylab.trace import Trace
 from retrylab.wire import Write
+
+UNRESOLVED = ("INPROGRESS", "STARTED", "PARKED")
+"""What an idempotency record says while the outcome of its effect is not stored."""
 
 
 @dataclass
@@ -49,6 +53,38 @@ def judge(scenario: Scenario, assembly: Assembly, *, seed: int, parameters: Para
     if scenario.naive is not None:
         naive, _ = play(scenario, assembly, scenario.naive, seed=seed, parameters=parameters, twin=True)
     return Verdict(scenario, guarded, naive)
+
+
+def judge_all(scenarios: list[Scenario], assembly: Assembly, *, seed: int, jobs: int) -> list[Verdict]:
+    """Judge many scenarios, on `jobs` processes where the system can fork. Runs are independent and deterministic, so
+    the verdicts are the same on any number. A worker's end also discards the handlers that were cut in it."""
+    if jobs < 2 or len(scenarios) < 2 or "fork" not in multiprocessing.get_all_start_methods():
+        return [judge(scenario, assembly, seed=seed) for scenario in scenarios]
+    _Work.items = [(scenario, assembly, seed) for scenario in scenarios]
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        runs = pool.map(_judge_one, range(len(scenarios)), chunksize=1)
+    verdicts = []
+    for scenario, result in zip(scenarios, runs, strict=True):
+        if isinstance(result, LabError):
+            raise result
+        guarded, naive = result
+        verdicts.append(Verdict(scenario, guarded, naive))
+    return verdicts
+
+
+class _Work:
+    """What forked workers find in their memory: scenarios hold functions, which cannot be sent."""
+
+    items: ClassVar[list[tuple[Scenario, Assembly, int]]] = []
+
+
+def _judge_one(index: int) -> tuple[Run, Run | None] | LabError:
+    scenario, assembly, seed = _Work.items[index]
+    try:
+        verdict = judge(scenario, assembly, seed=seed)
+    except LabError as error:
+        return type(error)(str(error))
+    return verdict.guarded, verdict.naive
 
 
 def play(
@@ -114,7 +150,7 @@ def invariants(lab: Lab, records: str | None) -> list[str]:
         problems.append("the scenario is empty: it sent no event")
     if records is not None:
         failed = sum(event.state == "failure-path" for event in lab.ledger.events)
-        open_ids = [str(item["id"]) for item in lab.items(records) if item.get("status") == "INPROGRESS"]
+        open_ids = [str(item["id"]) for item in lab.items(records) if item.get("status") in UNRESOLVED]
         if len(open_ids) > failed:
             problems.append(
                 f"{len(open_ids)} record(s) still in progress but only {failed} event(s) on a failure path: "

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import botocore.handlers
+import botocore.hooks
 import botocore.loaders
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
@@ -239,6 +240,7 @@ class _Hook:
         cls._installed = True
         # Each cold environment makes a session of its own, which would parse the same model files again.
         replace_everywhere(botocore.loaders, "create_loader", functools.cache(botocore.loaders.create_loader))
+        _remember_event_names()
         botocore.handlers.BUILTIN_HANDLERS.append(("before-call", cls._before_call))
         botocore.handlers.BUILTIN_HANDLERS.append(("before-send", cls._before_send))
 
@@ -250,6 +252,19 @@ class _Hook:
     @classmethod
     def _before_send(cls, event_name: str, request: AWSPreparedRequest, **_: Any) -> AWSResponse | None:
         return cls.wire.send(event_name, request) if cls.wire is not None else None
+
+
+def _remember_event_names() -> None:
+    """Each session registers a hundred handlers under names that botocore translates anew, always with one result."""
+    translate = botocore.hooks.EventAliaser._alias_event_name
+    known: dict[str, str] = {}
+
+    def remembered(aliaser: Any, event_name: str) -> str:
+        if event_name not in known:
+            known[event_name] = translate(aliaser, event_name)
+        return known[event_name]
+
+    botocore.hooks.EventAliaser._alias_event_name = remembered
 
 
 def _keys(call: Call) -> str:

@@ -228,6 +228,12 @@ def test_a_put_whose_response_was_lost_is_no_failure(
     assert output().outcomes == ["already-applied"]
 
 
+def test_a_time_that_is_no_number_is_refused_without_its_value(change: Any, context: Any, output: Any) -> None:
+    with pytest.raises(ShapeError, match=r"^ApproximateCreationDateTime is str; wanted epoch seconds$"):
+        handler(batch(change("INSERT", 1, dynamodb={"ApproximateCreationDateTime": "4111"})), context)
+    assert "4111" not in output().text
+
+
 def test_an_item_that_something_else_wrote_is_refused(change: Any, context: Any, output: Any) -> None:
     boto3.client("dynamodb").put_item(TableName="search-view", Item={"id": {"S": "o-1"}})
     with pytest.raises(ShapeError, match="the view's item has no version"):
