@@ -13,6 +13,8 @@ from shared.once import Once
 from shared.settings import call_timeout_seconds
 
 ATTEMPTS = 3
+# As many as a batch runs messages at once: a thread without a connection would open and close one a call.
+CONNECTIONS = 10
 
 
 def connect_timeout_seconds(read_timeout: float) -> float:
@@ -26,12 +28,23 @@ def connect_timeout_seconds(read_timeout: float) -> float:
 @Once
 def dynamodb(attempts: int = ATTEMPTS) -> Any:
     """Return the shared DynamoDB client; a call makes at most `attempts` requests. Raises SettingError."""
+    return _client("dynamodb", attempts)
+
+
+@Once
+def s3() -> Any:
+    """Return the shared S3 client. Raises SettingError."""
+    return _client("s3", ATTEMPTS)
+
+
+def _client(service: str, attempts: int) -> Any:
     read_timeout = call_timeout_seconds()
     return boto3.client(
-        "dynamodb",
+        service,
         config=Config(
             retries={"mode": "standard", "total_max_attempts": attempts},
             connect_timeout=connect_timeout_seconds(read_timeout),
             read_timeout=read_timeout,
+            max_pool_connections=CONNECTIONS,
         ),
     )

@@ -1,9 +1,12 @@
 """What queue and stream batches share: the check of their shape, and the partial batch response."""
 
+import re
 from collections.abc import Callable
 from typing import Any, TypedDict
 
 from shared.errors import WrongSourceError
+
+_SOURCE = re.compile(r"aws:[a-z0-9]{1,20}")
 
 
 class ItemFailure(TypedDict):
@@ -33,7 +36,9 @@ def records_of(
     for record in records:
         found = record.get("eventSource") if isinstance(record, dict) else None
         if found != source:
-            raise WrongSourceError(f"record comes from {found!r}; wanted {source!r}: use that source's call")
+            # Anything that does not look like a source may be data, and errors are logged.
+            shown = repr(found) if isinstance(found, str) and _SOURCE.fullmatch(found) else "no known source"
+            raise WrongSourceError(f"record comes from {shown}; wanted {source!r}: use that source's call")
         identifier = id_of(record)
         if not isinstance(identifier, str) or not identifier:
             raise WrongSourceError(f"record has no {id_name}; wanted one: no failure could be reported")

@@ -15,7 +15,7 @@ def parse_json_object(text: object, where: str) -> JsonObject:
         found: JsonValue = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         # A JSONDecodeError's message holds a position only, but it keeps the whole text: do not chain it.
-        reason = str(error) if isinstance(error, json.JSONDecodeError) else "not standard JSON"
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ShapeError(f"{where} is no JSON ({reason}); wanted a JSON object") from None
     if not isinstance(found, dict):
         raise ShapeError(f"{where} is a JSON {type(found).__name__}; wanted a JSON object")
@@ -44,12 +44,13 @@ def is_eventbridge_envelope(body: JsonObject) -> bool:
 
 
 def is_s3_test_event(body: JsonObject) -> bool:
-    """Tell whether this is what S3 sends once when a bucket notification is set up (A23)."""
-    return body.get("Service") == "Amazon S3" and body.get("Event") == "s3:TestEvent"
+    """Tell whether this is what S3 sends once when a bucket notification is set up (A23), and nothing besides."""
+    known = {"Service", "Event", "Time", "Bucket", "RequestId", "HostId"}
+    return body.get("Service") == "Amazon S3" and body.get("Event") == "s3:TestEvent" and set(body) <= known
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(name)
+    raise ValueError(f"{name} is not standard")
 
 
 def _unique(pairs: list[tuple[str, JsonValue]]) -> JsonObject:

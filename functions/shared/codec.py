@@ -9,8 +9,7 @@ effect.
 import math
 import re
 import types
-from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
@@ -23,13 +22,14 @@ JsonObject: TypeAlias = dict[str, JsonValue]
 T = TypeVar("T")
 
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([Ee][+-]?[0-9]+)?")
+_TEXT: dict[Any, Any] = {Decimal: Decimal, datetime: datetime.fromisoformat}
 _WANTED = {
     type(None): "null",
     bool: "bool",
     int: "int",
     float: "finite float",
     str: "str",
-    Decimal: "finite Decimal, in JSON as text such as '10.00'",
+    Decimal: "finite Decimal of at most 38 digits, in JSON as text such as '10.00'",
     datetime: "datetime, in JSON as ISO 8601 text",
 }
 _ALLOWED = "a dataclass, None, bool, int, float, str, Decimal, datetime, X | None, list[X] or dict[str, X]"
@@ -60,92 +60,86 @@ def check_declared(declared: Any, where: str) -> None:
 
 def to_json(declared: Any, value: Any, where: str) -> JsonValue:
     """Turn a value of a declared type into JSON. Raises ShapeError naming the place, never the value."""
-    if _is_dataclass(declared):
-        _expect(isinstance(value, declared), where, declared.__name__, value)
-        return {
-            json_name(name): to_json(inner, getattr(value, name), f"{where}.{name}")
-            for name, inner in _hints(declared).items()
-        }
-    kind, inner = _container(declared)
-    if kind == "optional":
-        return None if value is None else to_json(inner, value, where)
-    if kind == "list":
-        _expect(isinstance(value, list), where, "list", value)
-        return [to_json(inner, item, f"{where}[{index}]") for index, item in enumerate(value)]
-    if kind == "dict":
-        keyed_by_text = isinstance(value, dict) and all(isinstance(name, str) for name in value)
-        _expect(keyed_by_text, where, "dict with str keys", value)
-        return {str.__str__(name): to_json(inner, item, f"{where}[...]") for name, item in value.items()}
-    plain = _scalar(declared, value, where)
-    if isinstance(plain, datetime):
-        return plain.isoformat()
-    return str(plain) if isinstance(plain, Decimal) else cast("JsonValue", plain)
+    return cast("JsonValue", _convert(declared, value, where, load=False))
 
 
 def from_json(declared: type[T], value: JsonValue, where: str) -> T:
     """Build a value of a declared type; unknown fields are ignored. Raises ShapeError, never the value."""
-    return cast("T", _from_json(declared, value, where))
+    return cast("T", _convert(declared, value, where, load=True))
 
 
-def _from_json(declared: Any, value: Any, where: str) -> Any:
+def _convert(declared: Any, value: Any, where: str, *, load: bool) -> Any:
     if _is_dataclass(declared):
-        _expect(isinstance(value, dict), where, "object", value)
-        hints = _hints(declared)
-        present = {field.name: json_name(field.name) for field in fields(declared) if _present(field, value, where)}
-        return declared(
-            **{name: _from_json(hints[name], value[key], f"{where}.{key}") for name, key in present.items()}
-        )
+        return _loaded(declared, value, where) if load else _dumped(declared, value, where)
     kind, inner = _container(declared)
     if kind == "optional":
-        return None if value is None else _from_json(inner, value, where)
+        return None if value is None else _convert(inner, value, where, load=load)
     if kind == "list":
         _expect(isinstance(value, list), where, "list", value)
-        return [_from_json(inner, item, f"{where}[{index}]") for index, item in enumerate(value)]
+        return [_convert(inner, item, f"{where}[{index}]", load=load) for index, item in enumerate(value)]
     if kind == "dict":
-        _expect(isinstance(value, dict), where, "object", value)
-        return {name: _from_json(inner, item, f"{where}[...]") for name, item in value.items()}
-    if declared in (Decimal, datetime):
-        parsed = _parsed_text(declared, value)
-        _expect(parsed is not None, where, _WANTED[declared], value)
-        return parsed
-    return _scalar(declared, value, where)
+        keyed_by_text = isinstance(value, dict) and all(isinstance(name, str) for name in value)
+        _expect(keyed_by_text, where, "object" if load else "dict with str keys", value)
+        return {str.__str__(name): _convert(inner, item, f"{where}[...]", load=load) for name, item in value.items()}
+    return _scalar(declared, _parsed(declared, value, where) if load and declared in _TEXT else value, where, load)
 
 
-def _parsed_text(declared: Any, value: Any) -> Any:
-    """Parse a Decimal or datetime; None if it is none. Decimal() itself takes underscores, blanks and NaN."""
+def _loaded(declared: Any, value: Any, where: str) -> Any:
+    _expect(isinstance(value, dict), where, "object", value)
+    found, hints = {}, _hints(declared)
+    for field in fields(declared):
+        key = json_name(field.name)
+        if key in value:
+            found[field.name] = _convert(hints[field.name], value[key], f"{where}.{key}", load=True)
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise ShapeError(f"{where}.{key} is missing; wanted it in every {where}")
+    return declared(**found)
+
+
+def _dumped(declared: Any, value: Any, where: str) -> JsonObject:
+    _expect(isinstance(value, declared), where, declared.__name__, value)
+    inner = _hints(declared).items()
+    return {json_name(n): to_json(hint, getattr(value, n), f"{where}.{n}") for n, hint in inner}
+
+
+def _parsed(declared: Any, value: Any, where: str) -> Any:
+    """Parse a Decimal or datetime. Decimal() itself takes underscores, blanks and NaN."""
     try:
-        if declared is datetime:
-            return datetime.fromisoformat(value)
-        return Decimal(value) if _NUMBER.fullmatch(value) else None
+        if declared is datetime or _NUMBER.fullmatch(value):
+            parsed = _TEXT[declared](value)
+            if declared is datetime or _storable(parsed):
+                return parsed
     except (TypeError, ValueError, ArithmeticError):
-        return None
+        pass
+    raise _unexpected(where, _WANTED[declared], value)
 
 
-def _scalar(declared: Any, value: Any, where: str) -> Any:
+def _storable(value: Decimal) -> bool:
+    """Tell whether DynamoDB has such a number; nothing longer is a price, and a result must be storable up front."""
+    return len(value.as_tuple().digits) <= 38 and abs(value.adjusted()) <= 125
+
+
+def _scalar(declared: Any, value: Any, where: str, load: bool) -> Any:
     """Check a scalar; a subclass (an enum) comes out as the plain value."""
     declared = type(None) if declared is None else declared
     right = isinstance(value, declared) and (declared is bool or not isinstance(value, bool))
-    if right and declared is float:
-        right = math.isfinite(value)
-    if right and declared is Decimal:
-        right = value.is_finite()
+    if right and declared in (float, Decimal):
+        right = math.isfinite(value) and (declared is float or _storable(value))
     _expect(right, where, _WANTED[declared], value)
+    if declared in _TEXT and not load:
+        return value.isoformat() if declared is datetime else str(value)
     if declared is str:
         return str.__str__(value)
     return declared(value) if declared in (int, float) else value
 
 
-def _present(field: "Field[Any]", value: Mapping[str, Any], where: str) -> bool:
-    if json_name(field.name) in value:
-        return True
-    if field.default is MISSING and field.default_factory is MISSING:
-        raise ShapeError(f"{where}.{json_name(field.name)} is missing; wanted it in every {where}")
-    return False
-
-
 def _expect(right: bool, where: str, wanted: str, found: Any) -> None:
     if not right:
-        raise ShapeError(f"{where} has a value of type {type(found).__name__}; wanted {wanted}")
+        raise _unexpected(where, wanted, found)
+
+
+def _unexpected(where: str, wanted: str, found: Any) -> ShapeError:
+    return ShapeError(f"{where} has a value of type {type(found).__name__}; wanted {wanted}")
 
 
 def _is_dataclass(declared: Any) -> bool:

@@ -40,6 +40,10 @@ class InProgressError(LoggableError):
         self.seconds_left = seconds_left
 
 
+class DeadlineError(LoggableError):
+    """Less time is left than one call may take; nothing was begun, a later delivery has the whole time."""
+
+
 class FenceLostError(LoggableError):
     """The effect ran, but this attempt no longer owns the record; the next delivery decides."""
 
@@ -52,8 +56,23 @@ class ResultError(LoggableError):
     """The effect returned something that its declared result type cannot store; the claim was released."""
 
 
+class ResultMissingError(RecordFormatError):
+    """The result that the record points to is not there any more; the operation is not run again."""
+
+
+class ParkedError(LoggableError):
+    """The outcome of an earlier attempt is unknown and the effect must not repeat: a person resolves the record."""
+
+
 class StoreError(LoggableError):
-    """The idempotency table did not answer or refused; the cause is attached. Claims fail closed."""
+    """The idempotency table did not answer or refused; the cause is attached. Claims fail closed.
+
+    `step` is what could not be done: "claim" means that the effect did not run.
+    """
+
+    def __init__(self, message: str, step: str) -> None:
+        super().__init__(message)
+        self.step = step
 
 
 class SettingError(LoggableError):

@@ -28,10 +28,9 @@ def process_event(
         with delivery(running, event_id) as one:
             try:
                 each(parse(detail))
-            except InProgressError:  # normal traffic, reported by the operation
-                raise
             except Exception as error:
-                one.failure(each.operation.name, error)
+                if not isinstance(error, InProgressError):  # normal traffic, reported by the operation
+                    one.failure(each.operation.name, error)
                 raise
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import urllib3
 
-from shared.aws import connect_timeout_seconds
+from shared.aws import ATTEMPTS, CONNECTIONS, connect_timeout_seconds
 from shared.body import parse_json_object
 from shared.codec import JsonObject, JsonValue
 from shared.errors import SettingError, ShapeError
+from shared.invocation import seconds_left
 from shared.provider import ProviderDeclinedError, ProviderRefusedError, ProviderUnavailableError
 from shared.settings import ProviderSettings
 
@@ -27,10 +28,8 @@ class HttpProvider:
 
     def __init__(self, url: str, call_timeout_seconds: float, pool: Any = None) -> None:
         self._url = url
-        self._timeout = urllib3.Timeout(
-            connect=connect_timeout_seconds(call_timeout_seconds), read=call_timeout_seconds
-        )
-        self._pool = pool or urllib3.PoolManager()
+        self._call_timeout = call_timeout_seconds
+        self._pool = pool or urllib3.PoolManager(maxsize=CONNECTIONS)
 
     def request(self, payload: Mapping[str, JsonValue], *, reference: str, idempotency_key: str | None) -> JsonObject:
         """See `Provider.request`. 402 declines, other 4xx refuse, the rest without a 2xx is unavailable."""
@@ -43,7 +42,7 @@ class HttpProvider:
                 self._url,
                 body=json.dumps({**payload, "reference": reference}, allow_nan=False).encode(),
                 headers=headers,
-                timeout=self._timeout,
+                timeout=self._timeout(1 if idempotency_key is None else ATTEMPTS),
                 retries=_KEYED_RETRIES if idempotency_key is not None else False,
                 redirect=False,
             )
@@ -53,6 +52,12 @@ class HttpProvider:
                 f"the provider did not answer ({type(error).__name__}); wanted an answer within the call timeout"
             ) from None
         return _answer(response.status, response.data or b"")
+
+    def _timeout(self, tries: int) -> urllib3.Timeout:
+        """All tries end before the deadline: near it, each gets its share of what is left."""
+        each = max(0.01, seconds_left() / tries)
+        connect = min(connect_timeout_seconds(self._call_timeout), each / 2)
+        return urllib3.Timeout(connect=connect, read=min(self._call_timeout, each - connect))
 
 
 def connect(settings: ProviderSettings) -> HttpProvider:

@@ -8,11 +8,11 @@ would be born expired. State lives in a context variable, so invocations that sh
 import threading
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from math import inf
 
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
@@ -20,17 +20,6 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from shared.errors import LoggableError, NoInvocationError
 from shared.once import Once
-
-Outcome = Literal["executed", "replayed", "in-progress", "released", "taken-over", "lost"]
-
-_METRIC: dict[Outcome, str] = {
-    "executed": "Executed",
-    "replayed": "Replayed",
-    "in-progress": "InProgress",
-    "released": "Released",
-    "taken-over": "TakenOver",
-    "lost": "Lost",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,19 +36,22 @@ class Invocation:
         with self._lock:
             self._counts[operation][metric] += 1
 
-    def outcome(self, operation: str, outcome: Outcome, record_id: str, **facts: object) -> None:
-        """Log and count what became of one attempt."""
-        self.count(operation, _METRIC[outcome])
+    def outcome(self, operation: str, outcome: str, record_id: str, **facts: object) -> None:
+        """Log and count what became of one attempt; the metric of `taken-over` is `TakenOver`."""
+        self.count(operation, outcome.title().replace("-", ""))
         self.log(f"{operation} {outcome}", operation, outcome=outcome, record_id=record_id, **facts)
 
     def log(self, message: str, operation: str, **facts: object) -> None:
         """Write one info line with the fields that tie it to the operation, the delivery and the request."""
-        logger().info(message, extra=self._fields(operation, facts))
+        self._write(logger().info, message, {"operation": operation, **facts})
+
+    def _write(self, write: Callable[..., None], message: str, facts: dict[str, object]) -> None:
+        write(message, extra={"delivery_id": self.delivery_id, "request_id": self.context.aws_request_id, **facts})
 
     def failure(self, operation: str, error: Exception) -> None:
         """Log and count a delivery that failed; an error that may quote the payload loses its message."""
         self.count(operation, "Failed")
-        facts: dict[str, object] = {"error": type(error).__name__}
+        facts: dict[str, object] = {"operation": operation, "error": type(error).__name__}
         if isinstance(error, LoggableError):
             facts["reason"] = str(error)
         else:
@@ -67,7 +59,7 @@ class Invocation:
             facts["frames"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
         if error.__cause__ is not None:
             facts["cause"] = type(error.__cause__).__name__
-        logger().error(f"{operation} failed", extra=self._fields(operation, facts))
+        self._write(logger().error, f"{operation} failed", facts)
 
     def flush_metrics(self) -> None:
         """Write one EMF line an operation, with `operation` as its only dimension."""
@@ -80,22 +72,15 @@ class Invocation:
             metrics.flush_metrics()
         self._counts.clear()
 
-    def _fields(self, operation: str, facts: dict[str, object]) -> dict[str, object]:
-        return {
-            "operation": operation,
-            "delivery_id": self.delivery_id,
-            "request_id": self.context.aws_request_id,
-            **facts,
-        }
 
-
+_TO_SAY_SO_SECONDS = 0.25  # what reporting a failure takes
 _current: ContextVar[Invocation] = ContextVar("invocation")
 
 
 @Once
 def logger() -> Logger:
     """The function's structured logger, made at first use."""
-    return Logger()
+    return Logger(location=None)  # it would name the helper that writes the line
 
 
 def current_invocation() -> Invocation:
@@ -104,10 +89,15 @@ def current_invocation() -> Invocation:
         return _current.get()
     except LookupError:
         raise NoInvocationError(
-            "no invocation is registered here; wanted the call inside process_queue, process_event or "
-            "process_stream "
+            "no invocation is registered here; wanted the call inside process_queue, process_event or process_stream "
             "(a thread needs contextvars.copy_context())"
         ) from None
+
+
+def seconds_left() -> float:
+    """Return the time for calls that end here and not by a kill; without end outside of an invocation."""
+    running = _current.get(None)
+    return inf if running is None else running.context.get_remaining_time_in_millis() / 1000 - _TO_SAY_SO_SECONDS
 
 
 @contextmanager

@@ -6,15 +6,22 @@ Powertools computes with `key_prefix`, `hash_function="sha256"` and a multi-sele
 
 import hashlib
 import json
+import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from shared.codec import JsonValue
+from shared.codec import JsonObject, JsonValue
 from shared.errors import DeclarationError, KeyPartError
 
 MAX_PART_BYTES = 255
 _MAX_INT = 2**63 - 1
+# Fields of envelopes and contexts that another delivery of the same event has differently.
+_DELIVERY_BOUND = re.compile(
+    r"((aws)?request|message|event|delivery|envelope)_?id|receipt_?handle|(event_?|sent_?)?time(stamp)?|trace_?(id|header)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -36,13 +43,26 @@ class IdempotencyKey:
 
 @dataclass(frozen=True)
 class KeyBuilder:
-    """Takes the named fields of a payload, in order, as the parts of a key."""
+    """Takes the named fields of a payload, in order, as the parts of a key. `part_types` () takes any type."""
 
     names: tuple[str, ...]
+    part_types: ClassVar[tuple[type, ...]] = (str, int)
 
     def build(self, operation: str, payload: Mapping[str, JsonValue]) -> IdempotencyKey:
         """Return the key of a payload. Raises KeyPartError naming the part, never its value."""
         return IdempotencyKey(operation, tuple(_part(name, payload) for name in self.names))
+
+    def normalised(self, key: IdempotencyKey) -> JsonObject:
+        """Return the fields of a key as it has them."""
+        return dict(zip(self.names, key.parts, strict=True))
+
+    def refuse_delivery(self, key: IdempotencyKey, *delivery: str | None) -> None:
+        """Raise KeyPartError for a part that names the delivery: the next delivery of the event has another one."""
+        for name, part in self.normalised(key).items():
+            if part in delivery:
+                raise KeyPartError(
+                    f"key part {name} is the id of this delivery; wanted business data: a repeat has another"
+                )
 
 
 def business_key(*names: str) -> KeyBuilder:
@@ -52,6 +72,10 @@ def business_key(*names: str) -> KeyBuilder:
     """
     if not names or len(set(names)) != len(names) or not all(names):
         raise DeclarationError(f"business_key{names!r}: wanted one or more different field names")
+    if bound := [name for name in names if _DELIVERY_BOUND.fullmatch(name)]:
+        raise DeclarationError(
+            f"key part {bound[0]} names a delivery; wanted business data: a repeat has another value"
+        )
     return KeyBuilder(names)
 
 

@@ -12,34 +12,22 @@ meets.
 
 import json
 import time
-from collections.abc import Callable
-from typing import Generic, TypeVar, cast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Generic, NoReturn, TypeVar, cast
 
-from aws_lambda_powertools.utilities.idempotency.base import IdempotencyHandler
-from aws_lambda_powertools.utilities.idempotency.exceptions import (
-    IdempotencyAlreadyInProgressError,
-    IdempotencyValidationError,
-)
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
+from shared import errors
 from shared.aws import dynamodb
 from shared.codec import JsonObject, JsonValue, from_json, to_json
-from shared.declaration import check_names, check_operation, input_type
-from shared.errors import (
-    FenceLostError,
-    FingerprintMismatchError,
-    InProgressError,
-    LoggableError,
-    RecordFormatError,
-    ResultError,
-    ShapeError,
-    StoreError,
-)
-from shared.invocation import Invocation, Outcome, current_invocation
+from shared.declaration import Errors, ResultCache, ResultStore, check_names, check_operation, input_type
+from shared.invocation import Invocation, current_invocation
 from shared.key import IdempotencyKey, KeyBuilder
 from shared.once import Once
-from shared.records import RECORD_FORMAT, OwnedRecords
-from shared.settings import claim_settings
+from shared.records import COMPLETED, COMPLETED_APART, DONE, FAILED, OPEN, PARKED, RECORD_FORMAT, Item, OwnedRecords
+from shared.settings import call_timeout_seconds, claim_settings, key_lifetime_seconds
 
 InputT = TypeVar("InputT")
 ResultT = TypeVar("ResultT")
@@ -48,211 +36,256 @@ ResultT = TypeVar("ResultT")
 MAX_RESULT_BYTES = 300_000
 
 
+@dataclass(frozen=True)
 class Operation(Generic[ResultT]):
     """Declares an operation. Raises DeclarationError at import for anything that could go wrong later.
 
     `name` carries its version (`charge-order/v1`) and is the prefix of every record: changing it forgets all
     duplicates. `key` picks the business fields that name one instance. `result` is the type that the effect
     returns and a replay returns again. `fingerprint` names the input fields that must not change for a key
-    (default: all). `on_unknown_outcome="retry"`: after a takeover the effect runs again, so it must be safe
-    to repeat with its key.
+    (default: all).
+
+    `on_unknown_outcome="retry"`: after a takeover the effect runs again, so it must be safe to repeat with its key;
+    once the provider may have forgotten that key the operation parks. `"park"`: the effect is never repeated; every
+    error of it parks, unless its class is in `did_not_happen`. Errors in `permanent` are remembered and replayed.
+    `large_results` and `cache` take a `LargeResults` and a `WarmCache`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        key: KeyBuilder,
-        result: type[ResultT],
-        fingerprint: tuple[str, ...] | None = None,
-        on_unknown_outcome: str = "retry",
-    ) -> None:
-        check_operation(name, result, on_unknown_outcome)
-        self.name = name
-        self.key = key
-        self.result = result
-        self.fingerprint = fingerprint
+    name: str
+    _: KW_ONLY
+    key: KeyBuilder
+    result: type[ResultT]
+    fingerprint: tuple[str, ...] | None = None
+    on_unknown_outcome: str = "retry"
+    did_not_happen: Errors = ()
+    permanent: Errors = ()
+    large_results: ResultStore | None = None
+    cache: ResultCache | None = None
+
+    def __post_init__(self) -> None:
+        check_operation(self.name, self.result, self.on_unknown_outcome, self.did_not_happen, self.permanent)
+
+    @property
+    def parks(self) -> bool:
+        """Whether the effect must not repeat."""
+        return self.on_unknown_outcome == "park"
 
     def effect(self, function: Callable[[InputT, IdempotencyKey], ResultT]) -> "Effect[InputT, ResultT]":
         """Make a function `(input dataclass, key) -> result` the effect of this operation."""
-        return Effect(self, function)
+        return Effect(self, function, self.result)
 
 
 class Effect(Generic[InputT, ResultT]):
-    """The callable that claims, runs and completes, or replays."""
+    """The callable that claims, runs and completes, or replays. `returned` is what the function itself returns."""
 
-    def __init__(self, operation: Operation[ResultT], function: Callable[[InputT, IdempotencyKey], ResultT]) -> None:
+    def __init__(self, operation: Operation[ResultT], function: Callable[..., Any], returned: Any) -> None:
         self.operation = operation
         self.function = function
-        self._input = input_type(operation.name, function, operation.result)
-        names = check_names(operation.name, self._input, operation.key.names, operation.fingerprint or ())
+        self._input = input_type(operation.name, function, returned)
+        names = check_names(operation.name, self._input, operation.key, operation.fingerprint or ())
         self._fingerprint = operation.fingerprint or names
 
     def __call__(self, value: InputT) -> ResultT:
         """Run the operation once for the key of `value`, or replay.
 
-        Raises InProgressError, FingerprintMismatchError, FenceLostError, RecordFormatError, ResultError,
-        StoreError, KeyPartError, or whatever the effect raised (after the release of the claim).
+        Raises InProgressError, FingerprintMismatchError, FenceLostError, ParkedError, RecordFormatError, ResultError,
+        StoreError, KeyPartError, or whatever the effect raised (after the release of the claim, or remembered).
         """
+        attempt = self.attempt(value)
+        met = attempt.claim()
+        return attempt.execute(lambda: self.function(value, attempt.key)) if met is None else attempt.replay(met)
+
+    def attempt(self, value: InputT) -> "Attempt[ResultT]":
+        """Begin an attempt. Raises KeyPartError, ShapeError, NoInvocationError, DeadlineError; nothing is sent yet."""
         invocation = current_invocation()
+        left, wanted = invocation.context.get_remaining_time_in_millis() / 1000, call_timeout_seconds()
+        if left < wanted:
+            raise errors.DeadlineError(
+                f"{left:.1f} s are left; wanted {wanted} s, what one call may take: deliver again"
+            )
+        key, fingerprint = self.identify(value)
+        self.operation.key.refuse_delivery(key, invocation.delivery_id, invocation.context.aws_request_id)
+        return Attempt(self.operation, key, fingerprint, invocation)
+
+    def identify(self, value: InputT) -> tuple[IdempotencyKey, JsonObject]:
+        """Return the key of `value` and the fields that must not change for it. Raises KeyPartError, ShapeError."""
         payload = cast("JsonObject", to_json(self._input, value, self._input.__name__))
         key = self.operation.key.build(self.operation.name, payload)
         # The key's own fields are compared as the key has them: trimmed and NFC-normalised.
-        payload.update(zip(self.operation.key.names, key.parts, strict=True))
-        fingerprint: JsonObject = {name: payload[name] for name in self._fingerprint}
-        return _Attempt(self, key, fingerprint, invocation).run(value)
+        payload.update(self.operation.key.normalised(key))
+        return key, {name: payload[name] for name in self._fingerprint}
 
 
 @Once
 def _records(operation: str) -> OwnedRecords:
     """One layer an operation over the one shared client, made at first use (fact 3.1)."""
-    return OwnedRecords(operation, claim_settings(), dynamodb())
+    return OwnedRecords(operation, claim_settings(), key_lifetime_seconds(), dynamodb())
 
 
-class _Attempt(Generic[InputT, ResultT]):
+@dataclass
+class Attempt(Generic[ResultT]):
     """One attempt at one operation instance: all its state lives here, none in the operation."""
 
-    def __init__(
-        self,
-        effect: Effect[InputT, ResultT],
-        key: IdempotencyKey,
-        fingerprint: JsonObject,
-        invocation: Invocation,
-    ) -> None:
-        self._effect = effect
-        self._operation = effect.operation
-        self._key = key
-        self._fingerprint = fingerprint
-        self._invocation = invocation
-        self._records = _records(effect.operation.name).for_attempt(invocation.context)
-        self._started = self._finished = False
-        self._error: Exception | None = None
+    operation: Operation[ResultT]
+    key: IdempotencyKey
+    fingerprint: JsonObject
+    invocation: Invocation
 
-    def run(self, value: InputT) -> ResultT:
-        """Claim, then run and complete, or replay; every way out is reported once."""
+    def __post_init__(self) -> None:
+        operation = self.operation
+        self.data: JsonObject = {"key": list(self.key.parts), "fingerprint": self.fingerprint}
+        records = _records(operation.name)
+        self.records = records.for_attempt(self.invocation.context, self.data, operation.parks, operation.large_results)
 
-        def guarded() -> JsonValue:
-            if self._error is not None:
-                # Powertools tries again after some errors of its own; raised by an effect they must not.
-                raise self._error
-            self._started = True
-            if self._records.taken_over:
-                self._report("taken-over")
-            try:
-                stored = self._stored(self._effect.function(value, self._key))
-            except Exception as error:
-                self._error = error
-                raise
-            self._finished = True
-            return stored
+    def claim(self, step: str = "claim", so: str = "the effect did not run") -> Item | None:
+        """Claim: None when the effect may run, else the record that holds an outcome. Raises as `Effect.__call__`."""
+        met = self.operation.cache.get(self.key.record_id) if self.operation.cache else None
+        with self._asking(step, so):
+            if met is None:
+                self.records.save_inprogress(data=self.data, remaining_time_in_millis=0)
+                met = self.records.met
+            while met is not None and not self._is_done(met):
+                met = self.records.take_over(met)
+        return met
 
-        handler = IdempotencyHandler(
-            function=guarded,
-            function_payload={"key": list(self._key.parts), "fingerprint": self._fingerprint},
-            config=self._records.config,
-            persistence_store=self._records,
-            key_prefix=self._operation.name,
-            function_args=(),
-            function_kwargs={},
-        )
-        try:
-            stored: JsonValue = handler.handle()
-        except Exception as error:
-            if self._error is not None:
-                self._report_release()
-                if error is self._error:
-                    raise
-                raise self._error from error
-            translated = self._translated(error)
-            # The store's own error stays attached to StoreError; the others say everything themselves.
-            raise translated from (error.__cause__ or error if isinstance(translated, StoreError) else None)
-        if not self._started:
-            return self._replay()
-        self._report("executed", taken_over=self._records.taken_over)
-        # Through the codec also on the first run: first result and replay are equal by construction.
-        return from_json(self._operation.result, stored, "result")
-
-    def _stored(self, result: ResultT) -> JsonValue:
-        """Turn the result into what the record keeps, still inside the effect: a failure here releases."""
-        try:
-            stored = to_json(self._operation.result, result, f"{self._operation.name} result")
-        except ShapeError as error:
-            raise ResultError(f"{error}: the effect ran, correct what it returns or the declared result") from None
-        size = len(json.dumps(stored))
-        if size > MAX_RESULT_BYTES:
-            raise ResultError(
-                f"{self._operation.name} result is {size} bytes of JSON; wanted at most {MAX_RESULT_BYTES}: return ids"
+    def _is_done(self, met: Item) -> bool:
+        """Tell a stored outcome from a claim that may be taken over; raise for everything else."""
+        status, lease = met.get("status", {}).get("S"), met.get("in_progress_expiration", {}).get("N")
+        found = int(met.get("format", {"N": "0"})["N"])
+        if met and (found > RECORD_FORMAT or status not in OPEN + DONE):
+            raise errors.RecordFormatError(
+                f"record {self.key} has format {found} and status {status}; wanted format {RECORD_FORMAT} or lower "
+                "and a known status: deploy the version that wrote it"
             )
+        # A stock record written without payload validation has nothing to compare and is honoured.
+        if met.get("validation", {"S": self.records.validation}) != {"S": self.records.validation}:
+            raise errors.FingerprintMismatchError(
+                f"record {self.key} was claimed with other values of {', '.join(self.fingerprint)}; wanted the same "
+                "payload for the same key: a different order needs a different key"
+            )
+        if status in DONE:
+            return True
+        # Claimed by stock code without a context: held until the record expires. `{}`: gone meanwhile, deliver again.
+        ends = float(lease) / 1000 if lease else float(met.get("expiration", {"N": 0})["N"])
+        left = max(0.0, ends - time.time())
+        if status != PARKED and (left or not lease):
+            self.report("in-progress", seconds_left=round(left, 3))
+            raise errors.InProgressError(
+                f"record {self.key} is in progress elsewhere for up to {left:.1f} s; wanted a delivery after that", left
+            )
+        if status == PARKED or self.records.must_park(met):
+            if status != PARKED:
+                self.records.park(met)
+            self._park()
+        return False
+
+    def execute(self, run: Callable[[], ResultT]) -> ResultT:
+        """Run what has the effect, then complete."""
+        if self.records.taken_over:
+            self.report("taken-over")
+        try:
+            stored = self.storable(run())
+        except Exception as error:
+            self.fail(error)
+        try:
+            with self._asking(
+                "complete", f"the effect ran, a retry {'parks' if self.operation.parks else 'repeats it'}"
+            ):
+                self.records.save_success(data=self.data, result=cast("Any", stored))
+        except errors.FenceLostError:
+            self.report("lost", finished=True)
+            raise
+        return self.executed(stored)
+
+    def executed(self, stored: JsonValue) -> ResultT:
+        """Report the completion and return the result as a replay would, so that both are equal by construction."""
+        self.report("executed", taken_over=self.records.taken_over)
+        self._keep_warm(COMPLETED, json.dumps(stored), str(self.records._get_expiry_timestamp()))
+        return from_json(self.operation.result, stored, "result")
+
+    def storable(self, result: ResultT) -> JsonValue:
+        """Turn the result into what the record keeps, still inside the effect: a failure here releases or parks."""
+        name = f"{self.operation.name} result"
+        try:
+            stored = to_json(self.operation.result, result, name)
+        except errors.ShapeError as error:
+            raise errors.ResultError(f"{error}: the effect ran, correct what it returns or its declaration") from None
+        size = len(json.dumps(stored))
+        if size > MAX_RESULT_BYTES and self.operation.large_results is None:
+            raise errors.ResultError(f"{name} is {size} bytes of JSON; wanted at most {MAX_RESULT_BYTES}: return ids")
         return stored
 
-    def _replay(self) -> ResultT:
-        record = self._records.existing
+    def fail(self, error: Exception) -> NoReturn:
+        """Release, remember or park after an error of the effect, and raise it: the store's never masks it."""
+        name, remembered = type(error).__name__, isinstance(error, self.operation.permanent)
+        parked = self.operation.parks and not remembered and not isinstance(error, self.operation.did_not_happen)
         try:
-            stored: JsonValue = json.loads(record.response_data) if record is not None else None
-            result = from_json(self._operation.result, stored, "stored result")
-        except (ShapeError, ValueError, TypeError) as error:
-            raise self._unfit(str(error) if isinstance(error, ShapeError) else "no JSON") from None
-        self._report("replayed")
+            if remembered:
+                self.records.settle(FAILED, json.dumps({"error": name, "message": str(error)}))
+            elif parked:
+                self.records.settle(PARKED)
+            else:
+                self.records.delete_record(data=self.data, exception=error)
+            if not parked:
+                self.report("remembered" if remembered else "released", error=name)
+        except errors.FenceLostError:
+            self.report("lost", finished=False)
+        except (ClientError, BotoCoreError) as store:
+            self.report("release-failed", error=type(store).__name__)
+        if parked:
+            self._park(error)
+        raise error
+
+    def _park(self, error: Exception | None = None) -> NoReturn:
+        self.report("parked", error=type(error).__name__)
+        raise errors.ParkedError(
+            f"record {self.key} is parked, the outcome of its effect is unknown; wanted a person to resolve it: the "
+            "event goes to its failure path"
+        ) from error
+
+    def replay(self, met: Item) -> ResultT:
+        """Return the stored result, or raise the remembered failure. Raises RecordFormatError if it does not fit."""
+        status, data = met["status"]["S"], met.get("data", {"S": ""})["S"]
+        if status == COMPLETED_APART and self.operation.large_results is not None:
+            with self._asking("read the result apart of", "the effect ran earlier"):
+                status, data = COMPLETED, self.operation.large_results.fetch(data)
+        try:
+            stored = json.loads(data)
+            if status == FAILED:
+                failures = {declared.__name__: declared for declared in self.operation.permanent}
+                failure = failures[stored["error"]](stored["message"])
+            else:
+                result = from_json(self.operation.result, stored, "stored result")
+        except (errors.ShapeError, ValueError, TypeError, KeyError) as error:
+            why = error if isinstance(error, errors.ShapeError) else "no JSON"
+            raise errors.RecordFormatError(
+                f"record {self.key} has another result ({why}); wanted what {self.operation.name} declares: "
+                "a changed result needs a new version of the operation"
+            ) from None
+        self.report("replayed")
+        self._keep_warm(status, data, met["expiration"]["N"])
+        if status == FAILED:
+            raise failure
         return result
 
-    def _translated(self, error: Exception) -> LoggableError:
-        """Name what Powertools met. The effect did not run, or ran to its end without being completed."""
-        inner = error.__cause__
-        if isinstance(error, IdempotencyAlreadyInProgressError):
-            return self._in_progress()
-        if isinstance(error, IdempotencyValidationError):
-            return FingerprintMismatchError(
-                f"record {self._key} was claimed with other values of {', '.join(self._fingerprint)}; wanted "
-                "the same payload for the same key: a different order needs a different key"
-            )
-        if isinstance(error, json.JSONDecodeError):
-            return self._unfit("no JSON")
-        if isinstance(inner, FenceLostError):
-            self._report("lost", finished=True)
-        if isinstance(inner, (FenceLostError, RecordFormatError)):
-            return inner
-        step = "complete" if self._finished else "claim"
-        code = inner.response["Error"]["Code"] if isinstance(inner, ClientError) else type(inner or error).__name__
-        return StoreError(
-            f"record {self._key}: could not {step}, the table {self._records.table_name} answered {code}; "
-            + ("the effect ran, a retry repeats it" if self._finished else "the effect did not run")
-        )
+    def _keep_warm(self, status: str, data: str, expiration: str) -> None:
+        if self.operation.cache:
+            attributes = {"status": {"S": status}, "data": {"S": data}, "expiration": {"N": expiration}}
+            self.operation.cache.put(self.key.record_id, {**attributes, "validation": {"S": self.records.validation}})
 
-    def _unfit(self, reason: str) -> RecordFormatError:
-        return RecordFormatError(
-            f"record {self._key} has another result ({reason}); wanted what {self._operation.name} declares: "
-            "a changed result needs a new version of the operation"
-        )
+    @contextmanager
+    def _asking(self, step: str, so: str) -> Iterator[None]:
+        """Name what a store did not do, and what that means for the effect."""
+        try:
+            yield
+        except (ClientError, BotoCoreError) as error:
+            code = error.response["Error"]["Code"] if isinstance(error, ClientError) else type(error).__name__
+            table = self.records.table_name
+            raise errors.StoreError(
+                f"record {self.key}: could not {step}, the table {table} answered {code}; {so}", step
+            ) from error
 
-    def _in_progress(self) -> InProgressError:
-        record = self._records.existing
-        ends_ms = record.in_progress_expiry_timestamp if record is not None else None
-        if ends_ms is None and record is not None and record.expiry_timestamp is not None:
-            # Claimed by stock code without a context: held until the record expires.
-            ends_ms = record.expiry_timestamp * 1000
-        seconds_left = max(0.0, float(ends_ms or 0) / 1000 - time.time())
-        self._report("in-progress", seconds_left=round(seconds_left, 3))
-        return InProgressError(
-            f"record {self._key} is in progress elsewhere for up to {seconds_left:.1f} s; wanted a delivery after that",
-            seconds_left,
-        )
-
-    def _report_release(self) -> None:
-        if self._records.release_error is not None:
-            error = self._records.release_error
-            self._invocation.count(self._operation.name, "ReleaseFailed")
-            self._invocation.log(
-                f"{self._operation.name} release failed",
-                self._operation.name,
-                record_id=self._key.record_id,
-                error=type(error).__name__,
-            )
-        elif self._records.release_lost:
-            self._report("lost", finished=False)
-        else:
-            self._report("released", error=type(self._error).__name__)
-
-    def _report(self, outcome: Outcome, **facts: object) -> None:
-        self._invocation.outcome(
-            self._operation.name, outcome, self._key.record_id, record_format=RECORD_FORMAT, **facts
-        )
+    def report(self, outcome: str, **facts: object) -> None:
+        """Log and count what became of this attempt."""
+        name, record_id = self.operation.name, self.key.record_id
+        self.invocation.outcome(name, outcome, record_id, record_format=RECORD_FORMAT, **facts)

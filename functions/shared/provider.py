@@ -1,9 +1,9 @@
 """The provider protocol: what an effect calls, and how the function finds the one its stack binds."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from shared.codec import JsonObject, JsonValue
 from shared.errors import LoggableError, SettingError
@@ -37,6 +37,9 @@ class Provider(Protocol):
         ...
 
 
+_Factory: TypeAlias = Callable[[ProviderSettings], Provider]
+
+
 @dataclass(frozen=True)
 class BoundProvider:
     """The provider of this function. A keyless one (key lifetime 0) never gets the key."""
@@ -67,17 +70,9 @@ def bound_provider() -> BoundProvider:
     if not (separator and module_name and factory_name.isidentifier()):
         raise SettingError(f"PROVIDER is {settings.factory!r}; wanted 'module:factory'")
     try:
-        factory = getattr(importlib.import_module(module_name), factory_name)
+        connect: _Factory = getattr(importlib.import_module(module_name), factory_name)
     except (ImportError, AttributeError) as error:
         raise SettingError(
             f"PROVIDER is {settings.factory!r}, and that cannot be imported; wanted a factory in the function's asset"
         ) from error
-    return BoundProvider(_connected(factory, settings), settings.key_lifetime_seconds)
-
-
-class _Factory(Protocol):
-    def __call__(self, settings: ProviderSettings) -> Provider: ...
-
-
-def _connected(factory: _Factory, settings: ProviderSettings) -> Provider:
-    return factory(settings)
+    return BoundProvider(connect(settings), settings.key_lifetime_seconds)

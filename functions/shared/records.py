@@ -1,8 +1,9 @@
 """The idempotency record: Powertools' DynamoDB layer with an owner (fence), a lease and a format.
 
-What it adds to the stock layer, by fact number: completion and release conditional on the owner (3.3, 3.4), a
-claim whose response was lost is recognised as one's own (6.11), takeovers are seen and refused for another
-payload, epoch arithmetic only (3.15), state of one attempt is never shared with another (3.1).
+What it adds to the stock layer, by fact number: every write after the claim is conditional on the owner (3.3, 3.4), a
+write whose response was lost is recognised as one's own (6.11), takeovers are decided on what the record says, epoch
+arithmetic only (3.15), state of one attempt is never shared with another (3.1). Statuses that stock Powertools does
+not know make it raise instead of running an effect again or answering wrong (fact 3.9).
 """
 
 import json
@@ -14,180 +15,171 @@ from copy import copy
 from typing import Any
 
 from aws_lambda_powertools.utilities.idempotency import DynamoDBPersistenceLayer, IdempotencyConfig
-from aws_lambda_powertools.utilities.idempotency.exceptions import IdempotencyItemAlreadyExistsError
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import STATUS_CONSTANTS, DataRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
-from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.errors import FenceLostError, RecordFormatError
+from shared.declaration import ResultStore
+from shared.errors import FenceLostError
 from shared.settings import ClaimSettings
 
 RECORD_FORMAT = 1
 INPROGRESS = STATUS_CONSTANTS["INPROGRESS"]
+STARTED = "STARTED"  # claimed by an effect that must not repeat: never taken over, never expires
+PARKED = "PARKED"
+OPEN = (INPROGRESS, STARTED, PARKED)
 COMPLETED = STATUS_CONSTANTS["COMPLETED"]
-# Stock Powertools replays a stored 0, False, "", [] or {} as None (fact 3.9). A status it does not know makes
-# it raise instead of answering wrong.
-COMPLETED_FALSY = "COMPLETED_FALSY"
+COMPLETED_FALSY = "COMPLETED_FALSY"  # stock Powertools would replay 0, False, "", [] and {} as None
+COMPLETED_APART = "COMPLETED_APART"  # the data only says where the result is
+FAILED = "FAILED"  # a permanent failure, remembered
+DONE = (COMPLETED, COMPLETED_FALSY, COMPLETED_APART, FAILED)
 Item = dict[str, Any]
-_OWNED = "#owner = :owner AND #status = :inprogress"
+# The fence: the record is this attempt's own, and no outcome was stored yet.
+_OWN = "#owner = :owner AND attribute_not_exists(#data)"
+_LONGEST_RUN_SECONDS = 900
 
 
 class OwnedRecords(DynamoDBPersistenceLayer):
-    """Records of one operation; `for_attempt` gives each attempt its own view with a fresh owner token."""
+    """Records of one operation; `for_attempt` gives each attempt its own view with a fresh owner token.
 
+    `met` is the record that refused the claim, `{}` when it was gone a moment later, None when the claim was made.
+    `send` makes a request (name of the client's method, its arguments).
+    """
+
+    record_id: str
+    validation: str
     owner: str
-    context: LambdaContext
-    existing: DataRecord | None
+    met: Item | None
     taken_over: bool
-    release_lost: bool
-    release_error: Exception | None
+    context: LambdaContext
+    send: Callable[[str, Item], Any]
+    _apart: ResultStore | None
+    _claimed: str
 
-    def __init__(self, operation: str, settings: ClaimSettings, client: Any) -> None:
+    def __init__(self, operation: str, settings: ClaimSettings, key_lifetime_seconds: int, client: Any) -> None:
         super().__init__(table_name=settings.table, boto3_client=client)
         self._margin_ms = settings.lease_margin_seconds * 1000
-        self.config = IdempotencyConfig(
+        self._key_lifetime = key_lifetime_seconds
+        config = IdempotencyConfig(
             event_key_jmespath="key",
             payload_validation_jmespath="fingerprint",
             raise_on_no_idempotency_key=True,
             expires_after_seconds=settings.record_lifetime_seconds,
             hash_function="sha256",
         )
-        self.configure(config=self.config, key_prefix=operation)
+        self.configure(config=config, key_prefix=operation)
 
-    def for_attempt(self, context: LambdaContext) -> "OwnedRecords":
+    def for_attempt(self, context: LambdaContext, data: Any, parks: bool, apart: ResultStore | None) -> "OwnedRecords":
         """Return a view for one attempt; its token is made now, as SnapStart clones init (fact 5.8)."""
         attempt = copy(self)
         attempt.owner = uuid.uuid4().hex
-        attempt.context = context
-        attempt.config = copy(self.config)
-        attempt.config.register_lambda_context(context)
-        attempt.existing = None
-        attempt.taken_over = attempt.release_lost = False
-        attempt.release_error = None
+        attempt.met, attempt.taken_over = None, False
+        attempt.context, attempt._apart = context, apart
+        attempt.validation = self._get_hashed_payload(data)
+        attempt.send = lambda method, request: getattr(self.client, method)(**request)
+        attempt._claimed = STARTED if parks else INPROGRESS
         return attempt
 
     def _get_expiry_timestamp(self) -> int:
         return int(time.time()) + self.expires_after_seconds
 
-    def _validate_payload(self, data_payload: Any, stored_data_record: DataRecord) -> None:
-        # A stock record written without payload validation has nothing to compare and is honoured.
-        if stored_data_record.payload_hash:
-            super()._validate_payload(data_payload, stored_data_record)
-
-    def _item_to_data_record(self, item: Item) -> DataRecord:
-        found = int(item.get("format", {"N": "0"})["N"])
-        status = item.get("status", {}).get("S")
-        if found > RECORD_FORMAT or status not in (INPROGRESS, COMPLETED, COMPLETED_FALSY):
-            raise RecordFormatError(
-                f"record {item['id']['S']} has format {found} and status {status}; wanted format "
-                f"{RECORD_FORMAT} or lower and a known status: deploy the version that wrote it"
-            )
-        if status == COMPLETED_FALSY:
-            item = {**item, "status": {"S": COMPLETED}}
-        self.existing = super()._item_to_data_record(item)
-        return self.existing
-
     def _put_record(self, data_record: DataRecord) -> None:
         """Claim: one conditional PutItem."""
-        now_ms = int(time.time() * 1000)
-        lease_ms = now_ms + self.context.get_remaining_time_in_millis() + self._margin_ms
+        self.record_id = data_record.idempotency_key
+        now = {"N": str(int(time.time()))}
+        about = {"validation": {"S": self.validation}, "started": now, "format": {"N": str(RECORD_FORMAT)}}
+        item = {**self._get_key(self.record_id), **self._lease(), **about}
+        self.met = self._write("put_item", "attribute_not_exists(#id) OR #expiration < :now", {":now": now}, Item=item)
+
+    def _lease(self) -> Item:
+        ends_ms = int(time.time() * 1000) + self.context.get_remaining_time_in_millis() + self._margin_ms
         # A record lifetime shorter than the run would let a second copy in while the first runs (fact 3.5).
-        expiry = max(self._get_expiry_timestamp(), lease_ms // 1000 + 1)
-        item = {
-            "id": {"S": data_record.idempotency_key},
-            "status": {"S": INPROGRESS},
-            "expiration": {"N": str(expiry)},
-            "in_progress_expiration": {"N": str(lease_ms)},
-            "validation": {"S": data_record.payload_hash},
+        expiration = {"expiration": {"N": str(max(self._get_expiry_timestamp(), ends_ms // 1000 + 1))}}
+        return {
+            "status": {"S": self._claimed},
             "owner": {"S": self.owner},
-            "format": {"N": str(RECORD_FORMAT)},
+            "in_progress_expiration": {"N": str(ends_ms)},
+            **(expiration if self._claimed == INPROGRESS else {}),
         }
-        replaced, refused_by = self._write(
-            self.client.put_item,
-            condition="attribute_not_exists(#id) OR #expiration < :now OR ("
-            "#status = :inprogress AND #in_progress_expiration < :now_ms"
-            " AND (attribute_not_exists(#validation) OR #validation = :validation)"
-            " AND (attribute_not_exists(#format) OR #format <= :format))",
-            values={
-                ":now": {"N": str(now_ms // 1000)},
-                ":now_ms": {"N": str(now_ms)},
-                ":validation": item["validation"],
-                ":format": item["format"],
-            },
-            Item=item,
-            ReturnValues="ALL_OLD",
-        )
-        if replaced is not None:
-            self.taken_over = replaced.get("status", {}).get("S") == INPROGRESS
-        elif refused_by is None:  # removed in between: Powertools reads again
-            raise IdempotencyItemAlreadyExistsError
-        elif not self._owns(refused_by):
-            existing = self._item_to_data_record(refused_by)
-            self._validate_payload(data_record, existing)
-            raise IdempotencyItemAlreadyExistsError(old_data_record=existing)
-        # Our own record: the first request was applied, its response lost, and the SDK's retry met it. What
-        # it replaced is not known any more, so a takeover goes uncounted here.
+
+    def must_park(self, met: Item) -> bool:
+        """Tell whether an outcome is unknown for good: a repeat is not harmless, or not any more."""
+        forgotten = time.time() + self.context.get_remaining_time_in_millis() / 1000 - self._key_lifetime
+        outlived = self._key_lifetime > 0 and _started(met) < forgotten
+        return STARTED in (self._claimed, met["status"]["S"]) or outlived
+
+    def take_over(self, met: Item) -> Item | None:
+        """Claim a record whose lease ran out, as it was met. Returns what refused it, if anything."""
+        refused_by = self._unless_changed(met, {**self._lease(), "started": {"N": str(_started(met))}})
+        self.taken_over = refused_by is None
+        return refused_by
+
+    def park(self, met: Item) -> None:
+        """Keep a record whose lease ran out, without expiry, until a person resolves it."""
+        self._unless_changed(met, {"status": {"S": PARKED}})
+
+    def settle(self, status: str, data: str | None = None) -> None:
+        """Store how this attempt ended; without data the record stays for ever. Raises FenceLostError."""
+        self._own(self._update(_OWN, {":owner": {"S": self.owner}}, self.outcome(status, data)))
+
+    def outcome(self, status: str, data: str | None) -> Item:
+        """Return the attributes that store an outcome; a large result goes to its own store."""
+        if data is None:
+            return {"status": {"S": status}}
+        if status == COMPLETED and self._apart is not None and len(data) > self._apart.inline_bytes:
+            status, data = COMPLETED_APART, self._apart.keep(self.record_id, self.owner, data)
+        elif status == COMPLETED and data != "null" and not json.loads(data):
+            status = COMPLETED_FALSY
+        expiration = {"N": str(self._get_expiry_timestamp())}
+        return {"status": {"S": status}, "data": {"S": data}, "expiration": expiration}
 
     def _update_record(self, data_record: DataRecord) -> None:
-        """Complete: one UpdateItem, only while this attempt owns the record. Raises FenceLostError."""
-        falsy = not json.loads(data_record.response_data) and data_record.response_data != "null"
-        written, refused_by = self._write(
-            self.client.update_item,
-            condition=_OWNED,
-            update="SET #data = :data, #expiration = :expiration, #status = :completed",
-            values={
-                ":data": {"S": data_record.response_data},
-                ":expiration": {"N": str(data_record.expiry_timestamp)},
-                ":completed": {"S": COMPLETED_FALSY if falsy else COMPLETED},
-                ":owner": {"S": self.owner},
-            },
-            Key=self._get_key(data_record.idempotency_key),
-        )
-        # Refused by our own completed record: only the first response was lost.
-        if written is None and not (refused_by is not None and self._owns(refused_by)):
-            raise FenceLostError(
-                f"record {data_record.idempotency_key} belongs to "
-                f"{'nobody' if refused_by is None else 'another attempt'}; wanted this attempt's owner "
-                "token: the "
-                "result was not stored, the next delivery decides"
-            )
+        """Complete: one UpdateItem. Raises FenceLostError."""
+        self.settle(COMPLETED, data_record.response_data)
 
     def _delete_record(self, data_record: DataRecord) -> None:
-        """Release: one DeleteItem, only while this attempt owns the record.
+        """Release: one DeleteItem; no record left is what was wanted. Raises FenceLostError."""
+        values = {":owner": {"S": self.owner}}
+        self._own(self._write("delete_item", _OWN, values, Key=self._get_key(data_record.idempotency_key)) or None)
 
-        Never raises for the store's sake, so that the error of the effect is not masked (fact 2, cleanup
-        row).
-        """
-        try:
-            _, refused_by = self._write(
-                self.client.delete_item,
-                condition=_OWNED,
-                values={":owner": {"S": self.owner}},
-                Key=self._get_key(data_record.idempotency_key),
+    def _own(self, refused_by: Item | None) -> None:
+        if refused_by is not None:
+            raise FenceLostError(
+                f"record {self.record_id} belongs to {'another attempt' if refused_by else 'nobody'}; wanted this "
+                "attempt's owner token: the result was not stored, the next delivery decides"
             )
-        except (ClientError, BotoCoreError) as error:
-            self.release_error = error
-        else:
-            self.release_lost = refused_by is not None  # no record left is what was wanted
 
-    def _owns(self, item: Item) -> bool:
-        return bool(item.get("owner", {}).get("S") == self.owner)
+    def _unless_changed(self, met: Item, changes: Item) -> Item | None:
+        condition = "#status = :status AND #in_progress_expiration = :lease"
+        return self._update(condition, {":status": met["status"], ":lease": met["in_progress_expiration"]}, changes)
 
-    def _write(
-        self, call: Callable[..., Any], *, condition: str, values: Item, update: str = "", **request: Any
-    ) -> tuple[Item | None, Item | None]:
-        """Write under a condition: (what was replaced, None), or (None, the item that refused, if any)."""
+    def _update(self, condition: str, values: Item, changes: Item) -> Item | None:
+        update = "SET " + ", ".join(f"#{name} = :new_{name}" for name in changes)
+        if "expiration" not in changes:
+            update += " REMOVE #expiration"
+        values = {**values, **{f":new_{name}": value for name, value in changes.items()}}
+        return self._write("update_item", condition, values, update, Key=self._get_key(self.record_id))
+
+    def _write(self, method: str, condition: str, values: Item, update: str = "", **request: Any) -> Item | None:
+        """Write under a condition. Returns the record that refused it, `{}` for none, None when it was written."""
         if update:
             request["UpdateExpression"] = update
+        request |= {
+            "TableName": self.table_name,
+            "ConditionExpression": condition,
+            "ExpressionAttributeNames": {f"#{name}": name for name in re.findall(r"#(\w+)", condition + update)},
+            "ExpressionAttributeValues": values,
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
         try:
-            answer = call(
-                TableName=self.table_name,
-                ConditionExpression=condition,
-                ExpressionAttributeNames={f"#{name}": name for name in re.findall(r"#(\w+)", condition + update)},
-                ExpressionAttributeValues={":inprogress": {"S": INPROGRESS}, **values},
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                **request,
-            )
+            self.send(method, request)
         except self.client.exceptions.ConditionalCheckFailedException as refused:
-            return None, refused.response.get("Item")
-        return answer.get("Attributes", {}), None
+            met: Item = refused.response.get("Item", {})
+            # Refused by our own token: the request was applied, its response lost, and the SDK sent it again.
+            return None if met.get("owner") == {"S": self.owner} else met
+        return None
+
+
+def _started(met: Item) -> int:
+    """When the operation was first claimed, in epoch seconds; records of stock code tell when at the earliest."""
+    at_the_earliest = int(met["in_progress_expiration"]["N"]) // 1000 - _LONGEST_RUN_SECONDS
+    return int(met.get("started", {"N": at_the_earliest})["N"])

@@ -42,30 +42,32 @@ class IndexSettings:
 
 def claim_settings() -> ClaimSettings:
     """Read the settings of a claiming function. Raises SettingError."""
-    return ClaimSettings(
-        table=_text("IDEMPOTENCY_TABLE"),
-        lease_margin_seconds=_whole_seconds("LEASE_MARGIN_SECONDS", at_least=0),
-        record_lifetime_seconds=_whole_seconds("RECORD_LIFETIME_SECONDS", at_least=1),
-    )
+    margin = _whole_seconds("LEASE_MARGIN_SECONDS", at_least=0)
+    return ClaimSettings(_text("IDEMPOTENCY_TABLE"), margin, _whole_seconds("RECORD_LIFETIME_SECONDS", at_least=1))
 
 
 def provider_settings() -> ProviderSettings:
     """Read the settings of the provider. Raises SettingError."""
-    return ProviderSettings(
-        factory=_text("PROVIDER"),
-        target=_text("PROVIDER_TARGET"),
-        key_lifetime_seconds=_whole_seconds("PROVIDER_KEY_LIFETIME_SECONDS", at_least=0),
-        call_timeout_seconds=call_timeout_seconds(),
-    )
+    lifetime = _whole_seconds("PROVIDER_KEY_LIFETIME_SECONDS", at_least=0)
+    return ProviderSettings(_text("PROVIDER"), _text("PROVIDER_TARGET"), lifetime, call_timeout_seconds())
+
+
+def key_lifetime_seconds() -> int:
+    """How long the function's provider remembers an idempotency key; 0: it takes none, or there is no provider."""
+    name = "PROVIDER_KEY_LIFETIME_SECONDS"
+    return _whole_seconds(name, at_least=0) if name in os.environ else 0
+
+
+def results_bucket() -> str:
+    """Name of the bucket for large results. Raises SettingError."""
+    return _text("RESULTS_BUCKET")
 
 
 def index_settings() -> IndexSettings:
     """Read the settings of the search view's writer. Raises SettingError."""
-    return IndexSettings(
-        table=_text("SEARCH_VIEW_TABLE"),
-        tombstone_lifetime_seconds=_whole_seconds("TOMBSTONE_LIFETIME_SECONDS", at_least=1),
-        orders_ttl_attribute=_text("ORDERS_TTL_ATTRIBUTE") if "ORDERS_TTL_ATTRIBUTE" in os.environ else None,
-    )
+    ttl_attribute = _text("ORDERS_TTL_ATTRIBUTE") if "ORDERS_TTL_ATTRIBUTE" in os.environ else None
+    lifetime = _whole_seconds("TOMBSTONE_LIFETIME_SECONDS", at_least=1)
+    return IndexSettings(_text("SEARCH_VIEW_TABLE"), lifetime, ttl_attribute)
 
 
 def call_timeout_seconds() -> float:

@@ -88,6 +88,9 @@ def _change(record: dict[str, Any]) -> Change:
         raise ShapeError("record has an unknown eventName; wanted INSERT, MODIFY or REMOVE")
     if body.get("StreamViewType") not in _VIEW_TYPES:
         raise ShapeError(f"record has an unknown StreamViewType; wanted one of {', '.join(_VIEW_TYPES)}")
+    created = body.get("ApproximateCreationDateTime", 0)
+    if isinstance(created, bool) or not isinstance(created, (int, float)):
+        raise ShapeError(f"ApproximateCreationDateTime is {type(created).__name__}; wanted epoch seconds")
     identity = record.get("userIdentity") or {}
     return Change(
         name=name,
@@ -95,7 +98,7 @@ def _change(record: dict[str, Any]) -> Change:
         new_image=_image(body.get("NewImage")),
         old_image=_image(body.get("OldImage")),
         view_type=body["StreamViewType"],
-        created_at=float(body.get("ApproximateCreationDateTime", 0)),
+        created_at=float(created),
         by_service=identity.get("type") == "Service" and identity.get("principalId") == "dynamodb.amazonaws.com",
     )
 

@@ -49,6 +49,8 @@ def test_a_subclass_of_a_scalar_comes_out_plain() -> None:
         (Decimal, "NaN", "v has a value of type str; wanted finite Decimal"),
         (Decimal, " 1", "v has a value of type str; wanted finite Decimal"),
         (Decimal, "\u0661", "v has a value of type str; wanted finite Decimal"),
+        (Decimal, "1e126", "v has a value of type str; wanted finite Decimal of at most 38 digits"),
+        (Decimal, "9" * 39, "v has a value of type str; wanted finite Decimal of at most 38 digits"),
         (Decimal, "1e9999999999999999999", "v has a value of type str; wanted finite Decimal"),
         (datetime, "today", "v has a value of type str; wanted datetime"),
         (datetime, 5, "v has a value of type int; wanted datetime"),
@@ -109,10 +111,10 @@ def test_fields_that_the_constructor_or_json_cannot_tell_apart_are_refused() -> 
         ("null", "body is a JSON NoneType; wanted a JSON object"),
         ("[1]", "body is a JSON list; wanted a JSON object"),
         ('"text"', "body is a JSON str; wanted a JSON object"),
-        ('{"a": NaN}', "body is no JSON (not standard JSON)"),
-        ('{"a": -Infinity}', "body is no JSON (not standard JSON)"),
-        ('{"a": 1, "a": 2}', "body is no JSON (not standard JSON)"),
-        ("[" * 100_000, "body is no JSON (not standard JSON)"),
+        ('{"a": NaN}', "body is no JSON (NaN is not standard)"),
+        ('{"a": -Infinity}', "body is no JSON (-Infinity is not standard)"),
+        ('{"a": 1, "a": 2}', "body is no JSON (duplicate names)"),
+        ("[" * 100_000, "body is no JSON (nested too deeply)"),
         (None, "body is NoneType; wanted the text of a JSON object"),
         ({}, "body is dict; wanted the text of a JSON object"),
     ],
@@ -155,3 +157,4 @@ def test_only_the_test_event_of_s3_is_one() -> None:
     assert is_s3_test_event({"Service": "Amazon S3", "Event": "s3:TestEvent"})
     assert not is_s3_test_event({"Event": "s3:TestEvent"})
     assert not is_s3_test_event({"Service": "Amazon S3"})
+    assert not is_s3_test_event({"Service": "Amazon S3", "Event": "s3:TestEvent", "orderId": "o-1", "amount": "1"})

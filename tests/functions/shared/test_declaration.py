@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared.errors import (
-    DeclarationError,
-)
+from shared.errors import DeclarationError, InProgressError
 from shared.key import IdempotencyKey, business_key
 from shared.operation import Operation
 
@@ -43,10 +41,18 @@ class TestDeclaration:
         with pytest.raises(DeclarationError, match="wanted a lower-case name with a version"):
             Operation(name, key=business_key("orderId"), result=Receipt)
 
-    @pytest.mark.parametrize("value", ["park", "ignore"])
-    def test_what_is_not_there_yet_is_refused_by_name(self, value: str) -> None:
-        with pytest.raises(DeclarationError, match=f"on_unknown_outcome is '{value}'; wanted 'retry', the only one"):
-            Operation("charge/v1", key=business_key("orderId"), result=Receipt, on_unknown_outcome=value)
+    def test_another_way_with_unknown_outcomes_is_refused_by_name(self) -> None:
+        with pytest.raises(DeclarationError, match="on_unknown_outcome is 'ignore'; wanted 'retry' or 'park'"):
+            Operation("charge/v1", key=business_key("orderId"), result=Receipt, on_unknown_outcome="ignore")
+
+    def test_errors_that_did_not_happen_are_for_park_only(self) -> None:
+        with pytest.raises(DeclarationError, match="did_not_happen is for 'park'; wanted none"):
+            Operation("charge/v1", key=business_key("orderId"), result=Receipt, did_not_happen=(ValueError,))
+
+    @pytest.mark.parametrize("kind", [ValueError, InProgressError])
+    def test_a_remembered_failure_needs_a_message_that_may_be_stored(self, kind: type[Exception]) -> None:
+        with pytest.raises(DeclarationError, match=f"permanent {kind.__name__} is no LoggableError"):
+            Operation("charge/v1", key=business_key("orderId"), result=Receipt, permanent=(kind,))
 
     @pytest.mark.parametrize(
         "declared",

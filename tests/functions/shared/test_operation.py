@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from shared import aws
 from shared.errors import (
+    DeadlineError,
     FingerprintMismatchError,
     InProgressError,
     KeyPartError,
@@ -195,6 +196,14 @@ def lease_left(records: Any) -> float:
     return int(records.only()["in_progress_expiration"]["N"]) / 1000 - time.time()
 
 
+class TestDeadline:
+    def test_nothing_is_begun_that_could_not_end(self, context: Any, records: Any) -> None:
+        context.remaining_ms = 1_900
+        with pytest.raises(DeadlineError, match=r"^1\.9 s are left; wanted 2\.0 s, what one call may take"):
+            deliver(charging(), Order("o-1"), context)
+        assert records.items() == []
+
+
 class TestTakeover:
     def crash(self, context: Any) -> None:
         def stop() -> Any:
@@ -238,8 +247,8 @@ class TestTakeover:
         records.change(format={"N": "2"})
         with pytest.raises(RecordFormatError, match=r"has format 2 and status INPROGRESS; wanted format 1 or lower"):
             deliver(charging(), Order("o-1"), context)
-        records.change(format={"N": "1"}, status={"S": "PARKED"})
-        with pytest.raises(RecordFormatError, match="status PARKED"):
+        records.change(format={"N": "1"}, status={"S": "PAUSED"})
+        with pytest.raises(RecordFormatError, match="status PAUSED"):
             deliver(charging(), Order("o-1"), context)
 
 

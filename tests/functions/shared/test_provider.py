@@ -11,6 +11,7 @@ from urllib3.exceptions import MaxRetryError, NewConnectionError, ProtocolError,
 
 from shared.errors import SettingError
 from shared.http_provider import HttpProvider, connect
+from shared.invocation import invocation
 from shared.provider import (
     ProviderDeclinedError,
     ProviderRefusedError,
@@ -97,6 +98,20 @@ class TestHttp:
         assert sent["headers"]["Content-Type"] == "application/json"
         assert json.loads(sent["body"]) == {"amount": "10.00", "reference": "o-1"}
         assert (sent["timeout"].connect_timeout, sent["timeout"].read_timeout) == (1, 2.0)
+
+    @pytest.mark.parametrize(("key", "tries"), [("k", 3), (None, 1)])
+    @pytest.mark.parametrize("remaining_ms", [10_000, 9_500, 3_000, 300])
+    def test_all_tries_end_before_the_deadline(
+        self, environment: Any, context: Any, key: str | None, tries: int, remaining_ms: int
+    ) -> None:
+        context.remaining_ms = remaining_ms
+        wire = Wire(environment, (200, b'{"id": "ch_1"}'))
+        with invocation(context):
+            ask(http_provider(environment), key)
+        timeout = wire.sent[0]["timeout"]
+        assert tries * (timeout.connect_timeout + timeout.read_timeout) <= remaining_ms / 1000 - 0.2
+        if remaining_ms >= 9_500:
+            assert (timeout.connect_timeout, timeout.read_timeout) == (1, 2.0), "as set while there is room"
 
     def test_a_keyed_request_is_sent_again_with_the_same_key(self, environment: Any) -> None:
         wire = Wire(

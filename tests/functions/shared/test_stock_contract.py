@@ -14,7 +14,6 @@ from aws_lambda_powertools.utilities.idempotency import (
     IdempotencyConfig,
     idempotent_function,
 )
-from aws_lambda_powertools.utilities.idempotency.base import IdempotencyHandler
 from aws_lambda_powertools.utilities.idempotency.exceptions import (
     IdempotencyAlreadyInProgressError,
     IdempotencyPersistenceLayerError,
@@ -170,7 +169,7 @@ def test_the_record_is_a_stock_record_with_an_owner_and_a_format(context: Any, r
     records.client.delete_item(TableName="records", Key={"id": theirs["id"]})
     deliver(ours(), context)
     mine = records.only()
-    assert mine.keys() - theirs.keys() == {"owner", "format"}
+    assert mine.keys() - theirs.keys() == {"owner", "format", "started"}
     assert theirs.keys() <= mine.keys()
     assert (mine["id"], mine["validation"]) == (theirs["id"], theirs["validation"])
     assert mine["format"] == {"N": "1"}
@@ -183,13 +182,51 @@ def test_the_record_is_a_stock_record_with_an_owner_and_a_format(context: Any, r
         (DynamoDBPersistenceLayer, "_put_record", ["self", "data_record"]),
         (DynamoDBPersistenceLayer, "_update_record", ["self", "data_record"]),
         (DynamoDBPersistenceLayer, "_delete_record", ["self", "data_record"]),
-        (DynamoDBPersistenceLayer, "_item_to_data_record", ["self", "item"]),
         (DynamoDBPersistenceLayer, "_get_key", ["self", "idempotency_key"]),
         (BasePersistenceLayer, "_get_expiry_timestamp", ["self"]),
-        (BasePersistenceLayer, "_validate_payload", ["self", "data_payload", "stored_data_record"]),
+        (BasePersistenceLayer, "_get_hashed_payload", ["self", "data"]),
         (BasePersistenceLayer, "configure", ["self", "config", "function_name", "key_prefix"]),
-        (IdempotencyHandler, "handle", ["self", "is_replay"]),
+        (BasePersistenceLayer, "save_inprogress", ["self", "data", "remaining_time_in_millis"]),
+        (BasePersistenceLayer, "save_success", ["self", "data", "result"]),
+        (BasePersistenceLayer, "delete_record", ["self", "data", "exception"]),
     ],
 )
 def test_the_hooks_of_powertools_are_what_the_shared_code_expects(owner: Any, name: str, parameters: list[str]) -> None:
     assert list(inspect.signature(getattr(owner, name)).parameters) == parameters
+
+
+def test_powertools_calls_the_hooks_in_this_order_and_by_keyword() -> None:
+    seen: list[tuple[str, tuple[Any, ...], list[str]]] = []
+
+    class Spy(BasePersistenceLayer):
+        def __init__(self) -> None:
+            super().__init__()  # type: ignore[no-untyped-call]
+
+        def _get_record(self, *args: Any, **named: Any) -> Any:
+            raise AssertionError("nothing here reads a record by itself")
+
+        def _put_record(self, *args: Any, **named: Any) -> None:
+            seen.append(("_put_record", args, [*named]))
+            records.append(named["data_record"])
+
+        def _update_record(self, *args: Any, **named: Any) -> None:
+            seen.append(("_update_record", args, [*named]))
+            records.append(named["data_record"])
+
+        def _delete_record(self, *args: Any, **named: Any) -> None:
+            seen.append(("_delete_record", args, [*named]))
+            records.append(named["data_record"])
+
+    records: list[Any] = []
+    spy, data = Spy(), {"key": ["o-1"], "fingerprint": {"amount": "1"}}
+    config = IdempotencyConfig(
+        event_key_jmespath="key", payload_validation_jmespath="fingerprint", hash_function="sha256"
+    )
+    spy.configure(config, key_prefix=NAME)
+    spy.save_inprogress(data=data, remaining_time_in_millis=0)
+    spy.save_success(data=data, result={"b": 1, "a": 2})
+    spy.delete_record(data=data, exception=ValueError())
+    assert seen == [(name, (), ["data_record"]) for name in ("_put_record", "_update_record", "_delete_record")]
+    assert {record.idempotency_key for record in records} == {IdempotencyKey(NAME, ("o-1",)).record_id}
+    assert records[0].payload_hash == records[1].payload_hash == spy._get_hashed_payload(data)
+    assert records[1].response_data == '{"a": 2, "b": 1}'
