@@ -12,9 +12,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Bytecode of this environment is written once and saves seconds of every later command.
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPATH := $(CURDIR):$(CURDIR)/functions
-CODE := stacks functions retrylab scenarios tests app.py
+CODE := stacks functions retrylab scenarios tests bench app.py
 
-.PHONY: help setup demo test lint synth deploy deploy-local destroy lock clean
+.PHONY: help setup demo test bench lint synth deploy deploy-local destroy lock clean
 
 help: ## Show the commands.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -43,6 +43,9 @@ synth: setup ## Synthesize all stacks into cdk.out through the CDK CLI.
 test: lint $(VENV)-local/ready ## Everything that CI runs.
 	RETRY_SAFE_DEPLOYED=local pytest -q -n 2 --dist loadgroup
 	$(MAKE) --no-print-directory demo
+
+bench: setup ## Side-by-side measurements, as ratios in one run (minutes; not part of `make test`).
+	for name in requests batch threads cold_start layer_size; do python -m bench.$$name; done
 
 lint: setup ## Style, types and the direction of imports.
 	ruff check .

@@ -4,6 +4,7 @@ The SDK's defaults (60 s timeouts, a retry mode that depends on the runtime's bo
 let one stalled call outlive the function's deadline.
 """
 
+import gc
 from typing import Any
 
 import boto3
@@ -39,12 +40,17 @@ def s3() -> Any:
 
 def _client(service: str, attempts: int) -> Any:
     read_timeout = call_timeout_seconds()
-    return boto3.client(
-        service,
-        config=Config(
-            retries={"mode": "standard", "total_max_attempts": attempts},
-            connect_timeout=connect_timeout_seconds(read_timeout),
-            read_timeout=read_timeout,
-            max_pool_connections=CONNECTIONS,
-        ),
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": attempts},
+        connect_timeout=connect_timeout_seconds(read_timeout),
+        read_timeout=read_timeout,
+        max_pool_connections=CONNECTIONS,
     )
+    # The service's model is many thousand new objects and no garbage: looking for some slows a cold start down.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return boto3.client(service, config=config)
+    finally:
+        if collecting:
+            gc.enable()

@@ -33,8 +33,7 @@ def run_all(jobs: Sequence[Callable[[], T]], at_most: int, /) -> list[T]:
     try:
         work()
     finally:
-        started = [worker for worker in workers if not worker.cancel()]
-        wait(started)
+        wait(started := [worker for worker in workers if not worker.cancel()])
     for worker in started:
         worker.result()
     return [results[number] for number in range(len(jobs))]

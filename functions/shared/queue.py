@@ -50,8 +50,7 @@ def process_queue(
         batch = _Batch(running, each, parse)
         for message in messages:
             batch.take(message["messageId"], message.get("body"))
-        failed = run_all([partial(batch.run, *instance) for instance in batch.instances.items()], at_most)
-        batch.failed.update(*failed)
+        batch.failed.update(*run_all([partial(batch.run, *instance) for instance in batch.instances.items()], at_most))
         # In the order of the batch, and once each: the same message may come twice in a batch.
         return failures(*(name for name in dict.fromkeys(m["messageId"] for m in messages) if name in batch.failed))
 
@@ -62,10 +61,8 @@ class _Batch(Generic[InputT]):
     def __init__(self, running: Invocation, each: Effect[InputT, Any], parse: Callable[[JsonObject], InputT]) -> None:
         self.instances: dict[str, list[tuple[str, InputT, JsonObject]]] = {}
         self.failed: set[str] = set()
-        self._running = running
-        self._each = each
+        self._running, self._each, self._parse = running, each, parse
         self._operation = each.operation.name
-        self._parse = parse
         # A message needs as long as the slowest before it, and at least one call that gets no answer.
         self._seconds_needed = call_timeout_seconds()
 
@@ -105,10 +102,9 @@ class _Batch(Generic[InputT]):
             return False
         try:
             self._each(value)
-        except InProgressError:  # normal traffic, reported by the operation; the message comes back
-            return False
         except Exception as error:
-            one.failure(self._operation, error)
+            if not isinstance(error, InProgressError):  # normal traffic, reported by the operation
+                one.failure(self._operation, error)
             return False
         finally:
             # Unlocked: of two that end at once the faster may win, which costs precision only.

@@ -8,6 +8,7 @@ import pytest
 
 from charge_order.handler import handler
 from shared.errors import WrongSourceError
+from shared.invocation import current_invocation
 from shared.key import IdempotencyKey
 
 ORDER = {"orderId": "o-1", "amount": "10.00"}
@@ -221,9 +222,10 @@ def test_metrics_are_written_when_the_invocation_dies_by_an_exception(
     message: Any, context: Any, provider: Any, output: Any
 ) -> None:
     def stop() -> None:
-        raise KeyboardInterrupt
+        if current_invocation().delivery_id == "m2":
+            raise KeyboardInterrupt
 
-    provider.before = lambda: stop() if provider.calls["o-2"] else None
+    provider.before = stop
     second = message({"orderId": "o-2", "amount": "1"}, "m2")
     with pytest.raises(KeyboardInterrupt):
         handler(batch(message(ORDER), second), context)

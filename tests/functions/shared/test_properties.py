@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from shared.codec import from_json, json_name, to_json
+from shared.codec import _storable, from_json, json_name, to_json
 from shared.errors import KeyPartError
 from shared.invocation import invocation
 from shared.key import IdempotencyKey, business_key
@@ -76,7 +76,7 @@ class Everything:
     tags: list[str] = field(default_factory=list)
 
 
-decimals = st.decimals(allow_nan=False, allow_infinity=False)
+decimals = st.decimals(allow_nan=False, allow_infinity=False).filter(_storable)
 zones = st.none() | st.builds(lambda m: timezone(timedelta(minutes=m)), st.integers(-1439, 1439))
 everything = st.builds(
     Everything,
