@@ -16,7 +16,7 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class Condition:
-    """One condition expression, evaluated on an item; refuses what it does not know with NotImplementedError."""
+    """One condition expression, evaluated on an item; refuses what it does not know with ValueError."""
 
     def __init__(self, request: Item, item: Item) -> None:
         self._words = _WORD.findall(request["ConditionExpression"])
@@ -28,7 +28,7 @@ class Condition:
         """Tell whether the item allows the write."""
         result = self._any()
         if self._words:
-            raise NotImplementedError(f"the bench's wire met {self._words[0]!r}; wanted AND, OR and comparisons")
+            raise ValueError(f"the bench's wire met {self._words[0]!r}; wanted AND, OR and comparisons")
         return result
 
     def _any(self) -> bool:

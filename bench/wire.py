@@ -99,7 +99,7 @@ class Wire:
         if kind == "DeleteItem":
             self.items.pop(place, None)
             return {}
-        raise NotImplementedError(f"the bench's wire got {kind}; wanted PutItem, UpdateItem or DeleteItem")
+        raise ValueError(f"the bench's wire got {kind}; wanted PutItem, UpdateItem or DeleteItem")
 
     def _s3(self, request: AWSPreparedRequest, event_name: str, **_: Any) -> AWSResponse:
         name = request.url.partition("?")[0]

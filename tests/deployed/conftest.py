@@ -42,7 +42,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(scope="session")
 def aws(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
-    """A local AWS of this session's own."""
+    """A local AWS of this test run's own."""
     target = os.environ.get(TARGET)
     if target not in (None, "local"):
         pytest.fail(f"{TARGET} is {target!r}; wanted 'local', or no such variable", pytrace=False)
