@@ -51,17 +51,19 @@ def main(rounds: int) -> None:
                     seconds[f"{name} {kind}"].append(taken)
             wire.clear()
             seconds["limit"].append(_timed(charge_all, dynamodb(), [f"o-{n}" for n in range(10)])[1])
-    # The first round makes clients and threads' first steps; it is not counted.
-    median = {name: statistics.median(taken[1:]) for name, taken in seconds.items()}
-    limit = median["limit"]
-    print(f"batch of 10, store {STORE * 1000:.0f} ms, provider {PROVIDER * 1000:.0f} ms; medians of {rounds} rounds")
-    print(f"limit  {limit * 1000:6.1f} ms, {limit / WAITS:.2f} x its waits of {WAITS * 1000:.0f} ms")
-    for kind in FAILED:
-        own, other = median[f"ours {kind}"], median[f"stock {kind}"]
-        print(
-            f"{kind:6} {own * 1000:6.1f} ms, stock {other * 1000:.1f} ms: {other / own:.1f} x faster (wanted 8), "
-            f"{own / limit:.2f} x the limit (wanted at most 1.15), {own / WAITS:.2f} x the waits"
-        )
+    print(f"batch of 10, store {STORE * 1000:.0f} ms, provider {PROVIDER * 1000:.0f} ms, {rounds} rounds")
+    print("wanted: at least 8 x faster than stock, at most 1.15 x the limit")
+    # The first round makes clients and threads; it is not counted.
+    counted = {name: taken[1:] for name, taken in seconds.items()}
+    for view, of in (("median of the rounds", statistics.median), ("quietest round", min)):
+        limit = of(counted["limit"])
+        print(f"{view}: limit {limit * 1000:.1f} ms, {limit / WAITS:.2f} x its waits of {WAITS * 1000:.0f} ms")
+        for kind in FAILED:
+            own, other = of(counted[f"ours {kind}"]), of(counted[f"stock {kind}"])
+            print(
+                f"  {kind:6} {own * 1000:5.1f} ms, {own / limit:.2f} x the limit, {own / WAITS:.2f} x the waits; "
+                f"stock {other * 1000:.1f} ms, ours is {other / own:.1f} x faster (the limit: {other / limit:.1f})"
+            )
 
 
 def _orders(wire: Wire, kind: str, run: int) -> list[str]:
