@@ -9,6 +9,7 @@ would otherwise keep the clock of that run for ever.
 from __future__ import annotations
 
 import datetime as dt
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -66,6 +67,8 @@ class Clock:
 
     def stop(self) -> None:
         _Clocks.running = None
+        # time-machine takes away the TZ that it set, and a handler may have done so before.
+        os.environ.setdefault("TZ", "UTC")
         self._stop_travel()
 
     def move_to(self, ns: int) -> None:

@@ -50,6 +50,7 @@ class Lab:
         self._account = assembly.templates[0].account
 
     def __enter__(self) -> Lab:
+        Wire.warm_up()
         self.clock = Clock()
         self._scheduler = Scheduler(self.clock)
         self._stage = Stage(self.output)
@@ -70,7 +71,12 @@ class Lab:
         self.store = Store(self.model, self._region, self.seed, lambda: self.clock.now_ns)
         self._wire = Wire(self._scheduler, self.store, self.faults, self.trace, self.parameters, self._look_at_streams)
         self._wire.start()
-        self._build_sources()
+        try:
+            self._build_sources()
+        except BaseException:
+            # `with` does not leave what it could not enter.
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,6 +1,7 @@
 """Reading assemblies, resolving values, and refusing by name what the lab does not model."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -251,8 +252,11 @@ def test_a_transform_is_refused(sample: SampleApp) -> None:
 def test_a_second_mapping_on_a_queue_is_refused(sample: SampleApp) -> None:
     resources = queue_resources()
     resources["Second"] = resources["Mapping"]
+    begun = time.time()
     with pytest.raises(Refused, match=r"App/Orders feeds App/Mapping and App/Second"), sample.lab(resources, NOTHING):
         pass
+    assert time.time() >= begun, "a run that could not begin has given the clocks back"
+    assert time.time() - begun < 60
 
 
 @pytest.mark.parametrize(("enabled", "mappings"), [("false", 0), ("true", 1), (True, 1)])
