@@ -2,8 +2,8 @@
 
     python -m bench.layer_size [assembly]
 
-The public Powertools layer holds the package with extras; its nearest measure here is `aws-lambda-powertools[all]` for
-aarch64, CPython 3.13, without bytecode (54.8 MiB unzipped, 26.0 MiB zipped).
+The public Powertools layer holds the package with all extras and without boto3. Its size is computed from wheels for
+aarch64, CPython 3.13, without bytecode: `[all]` (54.8 MiB, 26.0 zipped) less boto3 (26.6 MiB, 17.0 zipped).
 """
 
 import io
@@ -11,7 +11,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-STOCK_MIB, STOCK_ZIPPED_MIB = 54.8, 26.0
+STOCK_MIB, STOCK_ZIPPED_MIB = 54.8 - 26.6, 26.0 - 17.0
 MIB = 1024 * 1024
 
 

@@ -14,6 +14,7 @@ from bench.wire import PAYMENTS, RECORDS
 FREE = "attribute_not_exists(#id) OR #expiration < :now"
 OWN = "#owner = :owner AND attribute_not_exists(#data)"
 THREADS = ThreadPoolExecutor(10)
+OWNER = {"S": "0" * 32}
 SERVES = "attribute_not_exists(#failing) OR #failing = :false"
 KEEPS_FIRST = (
     "SET #answer = if_not_exists(#answer, :answer), #reference = if_not_exists(#reference, :reference),"
@@ -28,19 +29,24 @@ def charge_all(client: Any, order_ids: Sequence[str]) -> None:
 
 
 def _charge(client: Any, order_id: str) -> None:
-    record_id = f"charge-order/v1#{order_id:0>64}"
+    claim(client, order_id)
+    _provide(client, order_id)
+    complete(client, order_id)
+
+
+def claim(client: Any, order_id: str) -> None:
+    """Send the claim of an order."""
     now = int(time.time())
-    lease, owner, fingerprint = {"N": str(now * 1000 + 15_000)}, {"S": "0" * 32}, {"S": "0" * 64}
-    later, started = {"N": str(now + 864_000)}, {"N": str(now)}
+    started = {"N": str(now)}
     client.put_item(
         TableName=RECORDS,
         Item={
-            "id": {"S": record_id},
+            "id": {"S": _record_id(order_id)},
             "status": {"S": "INPROGRESS"},
-            "expiration": later,
-            "in_progress_expiration": lease,
-            "validation": fingerprint,
-            "owner": owner,
+            "expiration": _later(),
+            "in_progress_expiration": {"N": str(now * 1000 + 15_000)},
+            "validation": {"S": "0" * 64},
+            "owner": OWNER,
             "started": started,
             "format": {"N": "1"},
         },
@@ -49,36 +55,51 @@ def _charge(client: Any, order_id: str) -> None:
         ExpressionAttributeValues={":now": started},
         ReturnValuesOnConditionCheckFailure="ALL_OLD",
     )
+
+
+def complete(client: Any, order_id: str) -> None:
+    """Send the completion of an order."""
+    client.update_item(
+        TableName=RECORDS,
+        Key={"id": {"S": _record_id(order_id)}},
+        UpdateExpression="SET #status = :new_status, #data = :new_data, #expiration = :new_expiration",
+        ConditionExpression=OWN,
+        ExpressionAttributeNames=_names("data", "expiration", "status", "owner"),
+        ExpressionAttributeValues={
+            ":new_data": {"S": "0" * 100},
+            ":new_expiration": _later(),
+            ":new_status": {"S": "COMPLETED"},
+            ":owner": OWNER,
+        },
+        ReturnValuesOnConditionCheckFailure="ALL_OLD",
+    )
+
+
+def _provide(client: Any, order_id: str) -> None:
     client.update_item(
         TableName=PAYMENTS,
-        Key={"id": {"S": record_id}},
+        Key={"id": {"S": _record_id(order_id)}},
         UpdateExpression=KEEPS_FIRST,
         ConditionExpression=SERVES,
         ExpressionAttributeNames=_names("answer", "reference", "expiration", "calls", "failing"),
         ExpressionAttributeValues={
             ":answer": {"S": "0" * 40},
             ":reference": {"S": order_id},
-            ":expiration": later,
+            ":expiration": _later(),
             ":one": {"N": "1"},
             ":false": {"BOOL": False},
         },
         ReturnValues="ALL_NEW",
         ReturnValuesOnConditionCheckFailure="ALL_OLD",
     )
-    client.update_item(
-        TableName=RECORDS,
-        Key={"id": {"S": record_id}},
-        UpdateExpression="SET #status = :new_status, #data = :new_data, #expiration = :new_expiration",
-        ConditionExpression=OWN,
-        ExpressionAttributeNames=_names("data", "expiration", "status", "owner"),
-        ExpressionAttributeValues={
-            ":new_data": {"S": "0" * 100},
-            ":new_expiration": later,
-            ":new_status": {"S": "COMPLETED"},
-            ":owner": owner,
-        },
-        ReturnValuesOnConditionCheckFailure="ALL_OLD",
-    )
+
+
+def _record_id(order_id: str) -> str:
+    return f"charge-order/v1#{order_id:0>64}"
+
+
+def _later() -> dict[str, str]:
+    return {"N": str(int(time.time()) + 864_000)}
 
 
 def _names(*names: str) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
     python -m bench.threads [calls a thread]
 
-The effect costs nothing, so that only the claims and completions are measured. Each rate is the best of three.
+The effect costs nothing, so that only the claims and completions are measured. Each rate is the best of three. The
+limit is the same two requests on the plain client.
 """
 
 import contextlib
@@ -20,12 +21,12 @@ THREADS, STORE = 8, 0.010
 
 
 def main(calls: int) -> None:
-    """Measure one thread, then eight, of ours and of stock."""
+    """Measure one thread, then eight."""
     prepare()
     wire = Wire(latency={RECORDS: STORE}).install()
     lines = []
     with silenced(), contextlib.ExitStack() as invoked:
-        for name, call in (("stock", _stock()), ("ours", _ours(invoked))):
+        for name, call in (("limit", _plain()), ("stock", _stock()), ("ours", _ours(invoked))):
             call(f"{name}-first")
             rate: dict[int, float] = {}
             for threads in (1, THREADS) * 3:
@@ -64,6 +65,17 @@ def _ours(invoked: contextlib.ExitStack) -> Callable[[str], Any]:
     effect = Operation("charge-order/v1", key=business_key("orderId"), result=str).effect(charge)
     invoked.enter_context(invocation(Context(seconds=900)))  # type: ignore[arg-type]
     return lambda order_id: effect(Order(order_id))
+
+
+def _plain() -> Callable[[str], Any]:
+    from bench.plain_calls import claim, complete  # noqa: PLC0415
+    from shared.aws import dynamodb  # noqa: PLC0415
+
+    def call(order_id: str) -> None:
+        claim(dynamodb(), order_id)
+        complete(dynamodb(), order_id)
+
+    return call
 
 
 def _stock() -> Callable[[str], Any]:
